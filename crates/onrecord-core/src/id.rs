@@ -1,0 +1,161 @@
+//! Identifiers: tenants, runs and ledger origins (spec: `docs/spec/frames.md`).
+
+use alloc::string::String;
+use core::fmt;
+use core::str::FromStr;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Why a text is no such identifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadId {
+    /// Not `t_` and 12 to 32 characters of `[0-9a-z]`.
+    #[error("a tenant is `t_` and 12 to 32 characters of 0-9 and a-z")]
+    Tenant,
+    /// Not a ULID in upper case.
+    #[error(
+        "a run is a ULID: 26 characters of 0-9 and A-Z without I, L, O and U, the first at most 7"
+    )]
+    Run,
+    /// Not `HOST/t/LOGID`.
+    #[error("a ledger's origin is HOST/t/LOGID, printable and without spaces or `+`")]
+    Origin,
+}
+
+macro_rules! text_id {
+    ($(#[$doc:meta])* $name:ident, $bad:expr, $check:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(String);
+
+        impl $name {
+            /// The text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = BadId;
+
+            fn from_str(text: &str) -> Result<Self, BadId> {
+                let check: fn(&str) -> bool = $check;
+                if check(text) { Ok(Self(text.into())) } else { Err($bad) }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str(&self.0)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = alloc::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+text_id!(
+    /// A tenant: `t_` and 12 to 32 characters of `[0-9a-z]`, with nothing of the customer's name.
+    TenantId,
+    BadId::Tenant,
+    |text| {
+        text.strip_prefix("t_").is_some_and(|rest| {
+            (12..=32).contains(&rest.len()) && rest.bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase())
+        })
+    }
+);
+
+text_id!(
+    /// A run: a ULID in upper case, 48 bits of milliseconds and 80 random bits.
+    RunId,
+    BadId::Run,
+    |text| {
+        text.len() == 26 && text.as_bytes()[0] <= b'7' && text.bytes().all(|byte| CROCKFORD.contains(&byte))
+    }
+);
+
+text_id!(
+    /// A ledger's origin, `HOST/t/LOGID`: the name of the log in checkpoints and of its key.
+    Origin,
+    BadId::Origin,
+    |text| {
+        let mut parts = text.rsplitn(3, '/');
+        let (log, marker, host) = (parts.next(), parts.next(), parts.next());
+        text.len() <= 255
+            && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'+')
+            && marker == Some("t")
+            && log.is_some_and(|log| !log.is_empty())
+            && host.is_some_and(|host| !host.is_empty())
+    }
+);
+
+/// Crockford's base32, the alphabet of ULIDs.
+const CROCKFORD: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+
+impl RunId {
+    /// A ULID of a time in milliseconds since 1970 (its low 48 bits) and ten random bytes.
+    pub fn from_parts(millis: u64, random: [u8; 10]) -> Self {
+        let mut bits = u128::from(millis & 0xffff_ffff_ffff) << 80;
+        for (place, byte) in random.iter().enumerate() {
+            bits |= u128::from(*byte) << (72 - 8 * place);
+        }
+        let text = (0..26)
+            .rev()
+            .map(|place| char::from(CROCKFORD[usize::from((bits >> (5 * place)) as u8 & 31)]));
+        Self(text.collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn run_ids_are_upper_case_ulids() {
+        assert_eq!(
+            RunId::from_parts(0, [0; 10]).as_str(),
+            "00000000000000000000000000"
+        );
+        assert_eq!(
+            RunId::from_parts(u64::MAX, [255; 10]).as_str(),
+            "7ZZZZZZZZZZZZZZZZZZZZZZZZZ"
+        );
+        assert!("01K7Q4Z8V2N5R3T6Y9B1C0D4E8".parse::<RunId>().is_ok());
+        for text in [
+            "01k7q4z8v2n5r3t6y9b1c0d4e8",
+            "81K7Q4Z8V2N5R3T6Y9B1C0D4E8",
+            "01K7Q4Z8V2N5R3T6Y9B1C0D4EU",
+            "01K7Q4Z8V2N5R3T6Y9B1C0D4E",
+            "",
+        ] {
+            assert_eq!(text.parse::<RunId>(), Err(BadId::Run), "{text}");
+        }
+    }
+
+    #[test]
+    fn origins_have_host_marker_and_log() {
+        assert!("evidence.example/t/9d2v6c1p8h4z".parse::<Origin>().is_ok());
+        assert!("localhost:8470/t/x".parse::<Origin>().is_ok());
+        for text in [
+            "",
+            "/t/x",
+            "host/t/",
+            "host/x",
+            "host/u/x",
+            "ho st/t/x",
+            "host+1/t/x",
+        ] {
+            assert_eq!(text.parse::<Origin>(), Err(BadId::Origin), "{text}");
+        }
+    }
+}

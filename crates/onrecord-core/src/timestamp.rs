@@ -1,0 +1,179 @@
+//! Times of the format: RFC 3339, UTC, exactly six fraction digits (spec: `docs/spec/frames.md`).
+
+use alloc::format;
+use alloc::string::String;
+use core::fmt;
+use core::str::FromStr;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Microseconds since 1970-01-01T00:00:00Z; what Postgres keeps, so nothing is lost on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(i64);
+
+/// The text is not `YYYY-MM-DDThh:mm:ss.ffffffZ`, or no such day or time exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected a UTC time with six fraction digits, such as 2026-08-09T11:00:00.000000Z")]
+pub struct BadTimestamp;
+
+const SECOND: i64 = 1_000_000;
+/// 0000-01-01 and the last microsecond of 9999, which is what four year digits can say.
+const RANGE: core::ops::RangeInclusive<i64> =
+    -62_167_219_200 * SECOND..=253_402_300_800 * SECOND - 1;
+
+impl Timestamp {
+    /// From microseconds since 1970; `None` outside the years 0000 to 9999.
+    pub fn from_micros(micros: i64) -> Option<Self> {
+        RANGE.contains(&micros).then_some(Self(micros))
+    }
+
+    /// Microseconds since 1970.
+    pub fn micros(self) -> i64 {
+        self.0
+    }
+
+    /// Whole seconds since 1970, rounded down.
+    pub fn seconds(self) -> i64 {
+        self.0.div_euclid(SECOND)
+    }
+}
+
+/// Days since 1970-01-01 of a proleptic Gregorian date (the era method: 400 years are 146,097 days).
+fn days(year: i64, month: i64, day: i64) -> i64 {
+    let shifted = if month <= 2 { year - 1 } else { year };
+    let era = shifted.div_euclid(400);
+    let year_of_era = shifted.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+}
+
+/// The date of a day number: the inverse of [`days`].
+fn date(days: i64) -> (i64, i64, i64) {
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
+    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.seconds();
+        let (year, month, day) = date(seconds.div_euclid(86_400));
+        let clock = seconds.rem_euclid(86_400);
+        let (hour, minute, second) = (clock / 3_600, clock / 60 % 60, clock % 60);
+        let micros = self.0.rem_euclid(SECOND);
+        write!(
+            formatter,
+            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z"
+        )
+    }
+}
+
+impl FromStr for Timestamp {
+    type Err = BadTimestamp;
+
+    fn from_str(text: &str) -> Result<Self, BadTimestamp> {
+        let bytes = text.as_bytes();
+        let shape = b"dddd-dd-ddTdd:dd:dd.ddddddZ";
+        let fits = bytes.len() == shape.len()
+            && bytes.iter().zip(shape).all(|(byte, want)| match want {
+                b'd' => byte.is_ascii_digit(),
+                other => byte == other,
+            });
+        if !fits {
+            return Err(BadTimestamp);
+        }
+        let number = |from: usize, to: usize| {
+            bytes[from..to]
+                .iter()
+                .fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0'))
+        };
+        let (year, month, day) = (number(0, 4), number(5, 7), number(8, 10));
+        let (hour, minute, second) = (number(11, 13), number(14, 16), number(17, 19));
+        let day_number = days(year, month, day);
+        // A leap second has no place in an order of microseconds: 60 is refused.
+        if hour > 23
+            || minute > 59
+            || second > 59
+            || !(1..=12).contains(&month)
+            || date(day_number) != (year, month, day)
+        {
+            return Err(BadTimestamp);
+        }
+        Ok(Self(
+            (day_number * 86_400 + hour * 3_600 + minute * 60 + second) * SECOND + number(20, 26),
+        ))
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = alloc::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl From<Timestamp> for String {
+    fn from(timestamp: Timestamp) -> Self {
+        format!("{timestamp}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn every_day_of_ten_thousand_years_round_trips() {
+        for day in days(0, 1, 1)..=days(9999, 12, 31) {
+            let (year, month, of_month) = date(day);
+            assert_eq!(days(year, month, of_month), day);
+        }
+    }
+
+    #[test]
+    fn text_round_trips_and_nothing_else_is_taken() {
+        for text in [
+            "2026-08-09T11:00:00.000000Z",
+            "0000-01-01T00:00:00.000000Z",
+            "9999-12-31T23:59:59.999999Z",
+            "1969-12-31T23:59:59.999999Z",
+            "2024-02-29T00:00:00.000001Z",
+        ] {
+            assert_eq!(text.parse::<Timestamp>().unwrap().to_string(), text);
+        }
+        for text in [
+            "2026-08-09",
+            "2026-08-09T11:00:00Z",
+            "2026-08-09T11:00:00.0000000Z",
+            "2026-08-09T24:00:00.000000Z",
+            "2026-02-30T11:00:00.000000Z",
+            "2023-02-29T11:00:00.000000Z",
+            "2026-08-09t11:00:00.000000z",
+            "2026-08-09T11:00:00.000000+00:00",
+            "2026-08-09T23:59:60.000000Z",
+            "2026-00-09T11:00:00.000000Z",
+            "2026-08-00T11:00:00.000000Z",
+            "2026-08-09T11:60:00.000000Z",
+            "",
+        ] {
+            assert_eq!(text.parse::<Timestamp>(), Err(BadTimestamp), "{text}");
+        }
+    }
+}

@@ -1,0 +1,2 @@
+//! onrecord
+fn main() {}
