@@ -382,7 +382,7 @@ impl Chain {
         if (frame.kind == Kind::Session) != (frame.seq == 0) {
             return wrong("session is frame 0 and only that".into());
         }
-        check_within(frame).or_else(wrong)?;
+        check_within(frame).map_err(|detail| (FrameCode::FrameStructure, detail))?;
         let open = self.open_turn.as_ref();
         match (frame.kind, frame.turn) {
             (Kind::Session | Kind::SessionEnd, Some(_)) => {
