@@ -287,7 +287,7 @@ impl Chain {
         bytes: &'a [u8],
         seen: Option<&mut Seen>,
     ) -> Result<Frame<'a>, Fault> {
-        let frame = self.read(bytes)?;
+        let frame = Self::read(bytes, self.next)?;
         self.check_place(&frame)?;
         let turn_root = self
             .check_structure(&frame)
@@ -312,12 +312,11 @@ impl Chain {
         Ok(frame)
     }
 
-    fn read<'a>(&self, bytes: &'a [u8]) -> Result<Frame<'a>, Fault> {
-        let fault = |code, detail| Fault {
-            code,
-            seq: self.next,
-            detail,
-        };
+    /// Reads a frame that stands at `seq`, without its newline: what the rules of a frame alone say.
+    ///
+    /// Errors: `frame_json`, `frame_canonical`, `suite` or `frame_shape`.
+    pub fn read(bytes: &[u8], seq: u64) -> Result<Frame<'_>, Fault> {
+        let fault = |code, detail| Fault { code, seq, detail };
         json::check_canonical(bytes, Limits::FRAME).map_err(|error| match error {
             NotCanonical::Json(error) => fault(FrameCode::FrameJson, format!("{error}")),
             NotCanonical::Differs { offset } => fault(
@@ -343,7 +342,14 @@ impl Chain {
                 ),
             );
         }
-        if frame.seq != self.next && !(self.sparse && frame.seq > self.next) {
+        if self.sparse && frame.seq < self.next {
+            return fault(
+                FrameCode::FrameSeq,
+                frame.seq,
+                format!("seq is {}, expected {} or more", frame.seq, self.next),
+            );
+        }
+        if frame.seq != self.next && !self.sparse {
             return fault(
                 FrameCode::FrameSeq,
                 self.next,
