@@ -131,8 +131,8 @@ pub struct Chain {
     turns: u64,
     open_turn: Option<OpenTurn>,
     ended: bool,
-    /// Frames of one turn only: places rise but may leave gaps.
-    sparse: bool,
+    /// The frames of this turn only: places rise but may leave gaps.
+    only_turn: Option<u64>,
     tree: Frontier,
     file: Sha256,
     bytes: u64,
@@ -166,7 +166,7 @@ impl Chain {
             turns: 0,
             open_turn: None,
             ended: false,
-            sparse: false,
+            only_turn: None,
             tree: Frontier::new(),
             file: Sha256::new(),
             bytes: 0,
@@ -177,13 +177,14 @@ impl Chain {
     }
 
     /// The frames of one turn alone, from its `turn` frame: what came before is taken as it says, and
-    /// run-level frames that stand between are left out.
+    /// run-level frames that stand between are left out. A frame of another turn is out of scope.
     pub fn of_turn(first: &Frame<'_>) -> Self {
         let mut chain = Self::new(first.tenant.clone(), first.run.clone());
         chain.next = first.seq;
         chain.head = first.prev;
         chain.turns = first.turn.unwrap_or(1).saturating_sub(1);
-        chain.sparse = true;
+        // A first frame without a turn has 0, which is no turn's number, so that nothing is in scope.
+        chain.only_turn = Some(first.turn.unwrap_or(0));
         chain
     }
 
@@ -332,27 +333,29 @@ impl Chain {
 
     fn check_place(&self, frame: &Frame<'_>) -> Result<(), Fault> {
         let fault = |code, seq, detail| Err(Fault { code, seq, detail });
+        let sparse = self.only_turn.is_some();
+        let place = if sparse { frame.seq } else { self.next };
         if frame.tenant != self.tenant || frame.run != self.run {
             return fault(
                 FrameCode::FrameScope,
-                self.next,
+                place,
                 format!(
                     "belongs to {}/{}, not to {}/{}",
                     frame.tenant, frame.run, self.tenant, self.run
                 ),
             );
         }
-        if self.sparse && frame.seq < self.next {
+        if sparse && frame.turn != self.only_turn {
             return fault(
-                FrameCode::FrameSeq,
-                frame.seq,
-                format!("seq is {}, expected {} or more", frame.seq, self.next),
+                FrameCode::FrameScope,
+                place,
+                "belongs to another turn, or to none".into(),
             );
         }
-        if frame.seq != self.next && !self.sparse {
+        if frame.seq < self.next || frame.seq > self.next && !sparse {
             return fault(
                 FrameCode::FrameSeq,
-                self.next,
+                place,
                 format!("seq is {}, expected {}", frame.seq, self.next),
             );
         }
@@ -519,7 +522,7 @@ impl Chain {
             turns: saved.turns,
             open_turn,
             ended: saved.ended,
-            sparse: false,
+            only_turn: None,
             tree: tree(saved.tree)?,
             file: Sha256::deserialize(&state).ok()?,
             bytes: saved.bytes,

@@ -1,1 +1,92 @@
-//! verify
+//! Checks onrecord evidence offline, trusting nobody but the keys that the reader pins.
+//!
+//! What is checked, in which order, and what must be refused is in `docs/spec/verification.md`. Parsing
+//! is in `onrecord-core` and [`mod@tar`], cryptography in [`mod@signature`], policy in [`mod@trust`]; the server
+//! and both command lines call [`verify`] and give the same [`Report`].
+
+mod check;
+pub mod cli;
+mod code;
+mod copy;
+mod entries;
+mod frames;
+mod leaves;
+mod ledger;
+mod ledger_lines;
+mod manifest;
+mod payloads;
+mod proof;
+mod receipts;
+mod render;
+mod report;
+mod run;
+mod seal;
+mod signature;
+mod statement;
+mod submitted;
+mod tar;
+mod trust;
+mod turn;
+
+pub use code::{Code, Status};
+pub use copy::LedgerCopy;
+pub use receipts::{BadReceipts, parse_receipts};
+pub use render::{escape, render};
+pub use report::{Facts, Finding, Line, LineState, PROVES, Payloads, Report, Verdict, What};
+pub use signature::{BadKey, PublicKey};
+pub use trust::{TRUST_BYTES, Trust, TrustError, TrustFault};
+pub use turn::TURN_BYTES;
+
+use crate::check::Check;
+use crate::code::Stage;
+use crate::tar::{Archive, TarError};
+use onrecord_core::receipt::Receipt;
+use std::io::{BufRead, BufReader, Read};
+
+/// Bytes read at a time.
+pub(crate) const BUFFER_BYTES: usize = 256 * 1_024;
+
+/// What to check against.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Whom to trust; without, integrity is checked and the verdict is `no_trust` at best.
+    pub trust: Option<Trust>,
+    /// Whether withheld payloads are a gap.
+    pub full: bool,
+    /// An own copy of the ledger.
+    pub ledger: Option<LedgerCopy>,
+    /// Receipts that were kept.
+    pub receipts: Vec<Receipt>,
+}
+
+/// Checks a run bundle, a turn proof or a whole ledger, told apart by content, in one pass.
+///
+/// Memory does not grow with the input but for some hundred bytes a frame and payload; a turn proof is
+/// held whole, up to [`TURN_BYTES`]. Never fails: input that cannot be read is a verdict too.
+pub fn verify(input: impl Read, options: &Options) -> Report {
+    let mut check = Check::new(options.trust.as_ref());
+    let mut input = BufReader::with_capacity(BUFFER_BYTES, input);
+    let first = match input.fill_buf() {
+        Ok(bytes) => bytes.first().copied(),
+        Err(error) => {
+            return Report::unusable(Code::Input, format!("the input could not be read: {error}"));
+        }
+    };
+    match first {
+        None => check.push(Stage::Container, Code::Input, "the input is empty"),
+        Some(b'{') => turn::verify(&mut check, input, options),
+        Some(_) => archive(&mut check, Archive::new(input), options),
+    }
+    check.finish()
+}
+
+fn archive<R: BufRead>(check: &mut Check<'_>, mut archive: Archive<R>, options: &Options) {
+    match archive.next() {
+        Ok(Some(first)) if first.name == ledger::CHECKPOINT => {
+            ledger::verify(check, &mut archive, first);
+        }
+        Ok(Some(first)) => run::verify(check, &mut archive, first, options),
+        Ok(None) => check.push_tar(&TarError::Malformed("the archive is empty".into())),
+        Err(error) => check.push_tar(&error),
+    }
+}

@@ -1,0 +1,275 @@
+//! The frames, line by line (check 4), with what is checked as they pass: receipts, agents' signatures
+//! and what the run means.
+
+use crate::check::Check;
+use crate::code::{Code, Stage, Status};
+use crate::leaves::Leaves;
+use crate::payloads::Ledger as PayloadLedger;
+use crate::submitted::Agents;
+use crate::tar::{Body, LineEnd, TarError};
+use onrecord_core::chain::{Chain, Fault, Seen};
+use onrecord_core::digest::Hash;
+use onrecord_core::frame::Frame;
+use onrecord_core::id::RunId;
+use onrecord_core::invariants::Invariants;
+use onrecord_core::limits::FRAME_BYTES;
+use onrecord_core::receipt::Receipt;
+use onrecord_core::statement::State;
+use std::collections::BTreeMap;
+use std::io::BufRead;
+
+/// A run's frames, once they passed.
+#[derive(Default)]
+pub(crate) struct Frames {
+    /// `None` before the first frame that could be read.
+    pub chain: Option<Chain>,
+    /// Whether some line was not the next frame: nothing after it is known.
+    pub broken: bool,
+    pub leaves: Leaves,
+    pub payloads: PayloadLedger,
+    /// SHA-256 of the first line with its newline: the subject of the opening.
+    first_line: Option<Hash>,
+}
+
+impl Frames {
+    /// The run, as its frames say.
+    pub fn run(&self) -> Option<&RunId> {
+        self.chain.as_ref().map(Chain::run)
+    }
+
+    /// Whether the first `size` frames are those of a signed state. `digest` is that of its subject,
+    /// where it is `frames.ndjson`: it is compared at the sizes whose digest is known, and elsewhere
+    /// head and root bind the same bytes.
+    pub fn agree(&self, state: &State, digest: Option<&Hash>) -> Result<(), String> {
+        let Some(chain) = self.chain.as_ref().filter(|_| !self.broken) else {
+            return Ok(());
+        };
+        if state.run != *chain.run() {
+            return Err(format!("it is of run {}", state.run));
+        }
+        if state.size > chain.size() {
+            return Err(format!(
+                "the ledger knows {} frames, {} are here",
+                state.size,
+                chain.size()
+            ));
+        }
+        let Some(last) = state.size.checked_sub(1) else {
+            return Err("it is of no frames".into());
+        };
+        if self.leaves.get(last) != Some(state.head) {
+            return Err(format!(
+                "frame {last} is another one than the ledger's {}",
+                state.head
+            ));
+        }
+        if self.leaves.root_at(state.size) != Some(state.root) {
+            return Err(format!(
+                "the root of {} frames is not the ledger's {}",
+                state.size, state.root
+            ));
+        }
+        let file = if state.size == chain.size() {
+            Some(chain.file_digest())
+        } else if state.size == 1 {
+            self.first_line
+        } else {
+            None
+        };
+        match (digest, file) {
+            (Some(digest), Some(file)) if *digest != file => Err(format!(
+                "the digest of its lines is {file}, the ledger's {digest}"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Receipts of one run by place.
+type Receipts<'a> = BTreeMap<u64, Vec<&'a Receipt>>;
+
+struct Reader<'c, 't> {
+    check: &'c mut Check<'t>,
+    frames: Frames,
+    seen: Seen,
+    agents: Agents,
+    meaning: Invariants,
+    receipts: &'c [Receipt],
+    /// Those of the run, once the run is known.
+    due: Receipts<'c>,
+}
+
+/// Reads `frames.ndjson`. `sealed` is whether there is a seal, which always has a frame.
+pub(crate) fn read<R: BufRead>(
+    check: &mut Check<'_>,
+    body: &mut Body<'_, R>,
+    receipts: &[Receipt],
+    sealed: bool,
+) -> Result<Frames, TarError> {
+    let mut reader = Reader {
+        check,
+        frames: Frames::default(),
+        seen: Seen::default(),
+        agents: Agents::of_run(),
+        meaning: Invariants::new(),
+        receipts,
+        due: Receipts::new(),
+    };
+    let mut line = Vec::new();
+    loop {
+        match body.line(&mut line, FRAME_BYTES)? {
+            LineEnd::Whole if reader.line(&line) => {}
+            LineEnd::Whole => break,
+            LineEnd::Torn => {
+                reader.torn();
+                break;
+            }
+            LineEnd::TooLong => {
+                reader.too_long();
+                break;
+            }
+            LineEnd::None => break,
+        }
+    }
+    Ok(reader.finish(sealed))
+}
+
+impl<'c> Reader<'c, '_> {
+    /// Whether the next line can be read after this one.
+    fn line(&mut self, bytes: &[u8]) -> bool {
+        match self.extend(bytes) {
+            Ok(frame) => {
+                self.passed(&frame, bytes);
+                true
+            }
+            Err(fault) => {
+                self.check
+                    .push_at(Stage::Frames, fault.code.into(), fault.seq, fault.detail);
+                self.frames.broken = true;
+                false
+            }
+        }
+    }
+
+    fn extend<'b>(&mut self, bytes: &'b [u8]) -> Result<Frame<'b>, Fault> {
+        if self.frames.chain.is_none() {
+            // Frame 0 says whose run it is; whether that is the seal's is asked afterwards.
+            let first = Chain::read(bytes, 0)?;
+            self.frames.chain = Some(Chain::new(first.tenant.clone(), first.run.clone()));
+            self.frames.first_line = Some(Hash::of(&[bytes, b"\n"]));
+            let of_run = |receipt: &&Receipt| receipt.run == first.run;
+            for receipt in self.receipts.iter().filter(of_run) {
+                self.due.entry(receipt.seq).or_default().push(receipt);
+            }
+        }
+        let Some(chain) = &mut self.frames.chain else {
+            return Chain::read(bytes, 0);
+        };
+        chain.extend(bytes, Some(&mut self.seen))
+    }
+
+    /// A frame that stands where it may.
+    fn passed(&mut self, frame: &Frame<'_>, bytes: &[u8]) {
+        let Some(hash) = self.frames.chain.as_ref().map(Chain::head) else {
+            return;
+        };
+        self.frames.leaves.push(hash);
+        let first = self.frames.leaves.get(0);
+        self.agents.read(self.check, frame, bytes, first.as_ref());
+        self.meaning.read(frame);
+        self.frames.payloads.declare(frame);
+        for receipt in self.due.remove(&frame.seq).unwrap_or_default() {
+            if receipt.hash != hash || receipt.at != frame.at {
+                self.check.push_at(
+                    Stage::Receipts,
+                    Code::Receipt,
+                    frame.seq,
+                    format!(
+                        "the receipt is for {} at {}, the frame is {hash} at {}",
+                        receipt.hash, receipt.at, frame.at
+                    ),
+                );
+            }
+        }
+    }
+
+    fn torn(&mut self) {
+        self.check.push(
+            Stage::Frames,
+            Code::FramesTorn,
+            "the last line of frames.ndjson does not end in a newline",
+        );
+        self.frames.broken = true;
+    }
+
+    fn too_long(&mut self) {
+        let seq = self.frames.leaves.size();
+        self.check.push_at(
+            Stage::Frames,
+            Code::FrameJson,
+            seq,
+            format!("a frame has at most {FRAME_BYTES} bytes"),
+        );
+        self.frames.broken = true;
+    }
+
+    fn finish(mut self, sealed: bool) -> Frames {
+        let check = self.check;
+        if self.frames.leaves.size() == 0 && !self.frames.broken {
+            let status = if sealed {
+                Status::Altered
+            } else {
+                Status::Incomplete
+            };
+            check.findings.push_as(
+                status,
+                Stage::Frames,
+                Code::NoFrames,
+                None,
+                "frames.ndjson is empty",
+            );
+        }
+        if !self.frames.broken {
+            for (seq, _) in self.due {
+                check.push_at(
+                    Stage::Receipts,
+                    Code::Receipt,
+                    seq,
+                    "a receipt was given for this frame, and it is not here",
+                );
+            }
+        } else if !self.due.is_empty() {
+            check.skip("receipts of frames after the one that is broken");
+        }
+        if !self.receipts.is_empty() {
+            let run = self.frames.run();
+            let others = self
+                .receipts
+                .iter()
+                .filter(|one| Some(&one.run) != run)
+                .count();
+            if others > 0 {
+                check.skip(format!("{others} receipts of other runs"));
+            }
+        }
+        self.agents.finish(check);
+        check.meaning = self.meaning.finish();
+        if let Some(chain) = &self.frames.chain {
+            let facts = &mut check.facts;
+            facts.tenant = Some(chain.tenant().to_string());
+            facts.run = Some(chain.run().to_string());
+            facts.size = Some(chain.size());
+            facts.head = Some(chain.head());
+            facts.root = Some(chain.root());
+            if let Some(opened) = chain.opened() {
+                facts.run_no = Some(opened.run_no);
+                facts.opened_at = Some(opened.at);
+                facts
+                    .ledger_origin
+                    .get_or_insert_with(|| opened.ledger.to_string());
+            }
+        }
+        self.frames.payloads.sort();
+        self.frames
+    }
+}

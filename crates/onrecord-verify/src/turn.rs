@@ -1,0 +1,171 @@
+//! One turn alone, out of a sealed run (spec: `docs/spec/verification.md`, "Turn proof").
+
+use crate::Options;
+use crate::check::Check;
+use crate::code::{Code, Stage};
+use crate::payloads::{Demands, Ledger as PayloadLedger};
+use crate::report::What;
+use crate::seal::{self, Seal};
+use crate::submitted::Agents;
+use onrecord_core::bundle::{TURN_PROOF, TurnProof};
+use onrecord_core::chain::{Chain, Fault, Seen};
+use onrecord_core::digest::Hash;
+use onrecord_core::frame::Kind;
+use onrecord_core::invariants::Invariants;
+use onrecord_core::json::{self, Limits};
+use onrecord_core::merkle::verify_inclusion;
+use std::io::Read;
+
+/// Bytes of a turn proof, which is the one input that is held in memory.
+pub const TURN_BYTES: u64 = 256 << 20;
+
+/// Checks a turn proof.
+pub(crate) fn verify(check: &mut Check<'_>, input: impl Read, options: &Options) {
+    check.facts.what = What::Turn;
+    check.note_trust();
+    let proof = match parse(input) {
+        Ok(proof) => proof,
+        Err(cause) => {
+            check.push(Stage::Container, Code::Input, cause);
+            return;
+        }
+    };
+    let mut sealed = seal::check_seal(check, Some(proof.seal.as_bytes()));
+    if let Some(seal) = &mut sealed {
+        seal::check_proof(check, seal, Ok(proof.proof.as_deref().map(str::as_bytes)));
+    }
+    let mut turn = Turn {
+        payloads: PayloadLedger::default(),
+        agents: Agents::of_turn(),
+        meaning: Invariants::new(),
+        closed: None,
+    };
+    match turn.read(check, &proof.frames) {
+        Err(fault) => check.push_at(Stage::Frames, fault.code.into(), fault.seq, fault.detail),
+        Ok(chain) => turn.in_run(check, &chain, sealed.as_ref(), &proof.path),
+    }
+    let broken = check.findings.iter().any(|one| one.stage == Stage::Frames);
+    turn.finish(check, &proof, options, broken);
+}
+
+fn parse(input: impl Read) -> Result<TurnProof, String> {
+    let mut bytes = Vec::new();
+    let read = input.take(TURN_BYTES + 1).read_to_end(&mut bytes);
+    read.map_err(|error| format!("the input could not be read: {error}"))?;
+    if bytes.len() as u64 > TURN_BYTES {
+        return Err(format!("a turn proof has at most {TURN_BYTES} bytes"));
+    }
+    let limits = Limits {
+        bytes: usize::MAX,
+        ..Limits::FRAME
+    };
+    json::check_canonical(&bytes, limits).map_err(|error| format!("no turn proof: {error}"))?;
+    let proof: TurnProof =
+        serde_json::from_slice(&bytes).map_err(|error| format!("no turn proof: {error}"))?;
+    if proof.onrecord != TURN_PROOF {
+        return Err(format!(
+            "the input is {:?}, expected {TURN_PROOF:?}",
+            proof.onrecord
+        ));
+    }
+    if proof.frames.is_empty() {
+        return Err("the turn proof has no frames".into());
+    }
+    Ok(proof)
+}
+
+struct Turn {
+    payloads: PayloadLedger,
+    agents: Agents,
+    meaning: Invariants,
+    /// Place and hash of the `turn_end`.
+    closed: Option<(u64, Hash)>,
+}
+
+impl Turn {
+    /// The frames, which are of one turn, from its `turn` to its `turn_end`.
+    fn read(&mut self, check: &mut Check<'_>, frames: &[String]) -> Result<Chain, Fault> {
+        let bytes = frames[0].as_bytes();
+        let first = Chain::read(bytes, 0)?;
+        let mut chain = Chain::of_turn(&first);
+        let mut seen = Seen::default();
+        check.facts.tenant = Some(first.tenant.to_string());
+        check.facts.run = Some(first.run.to_string());
+        check.facts.turn = first.turn;
+        check.facts.size = Some(frames.len() as u64);
+        for line in frames {
+            let frame = chain.extend(line.as_bytes(), Some(&mut seen))?;
+            self.agents.read(check, &frame, line.as_bytes(), None);
+            self.meaning.read(&frame);
+            self.payloads.declare(&frame);
+            self.closed = (frame.kind == Kind::TurnEnd).then(|| (frame.seq, chain.head()));
+        }
+        check.facts.head = Some(chain.head());
+        Ok(chain)
+    }
+
+    /// The turn in the sealed run.
+    fn in_run(&self, check: &mut Check<'_>, chain: &Chain, seal: Option<&Seal>, path: &[Hash]) {
+        let run = seal.and_then(|seal| Some((seal, seal.run.as_ref()?)));
+        if let Some((seal, run)) = run
+            && (seal.signed.tenant != *chain.tenant() || run.state.run != *chain.run())
+        {
+            check.push(
+                Stage::SealedFrames,
+                Code::SealScope,
+                format!(
+                    "the seal is of {}/{}, the turn of {}/{}",
+                    seal.signed.tenant,
+                    run.state.run,
+                    chain.tenant(),
+                    chain.run()
+                ),
+            );
+        }
+        let Some((seq, hash)) = self.closed else {
+            check.push(
+                Stage::Frames,
+                Code::TurnOpen,
+                "the turn has no turn_end, so nothing says that it is whole",
+            );
+            return;
+        };
+        if let Some((_, run)) = run
+            && let Err(error) = verify_inclusion(&hash, seq, run.state.size, path, &run.state.root)
+        {
+            check.push_at(
+                Stage::Inclusion,
+                Code::TurnInclusion,
+                seq,
+                format!("the turn_end is not in the sealed run: {error}"),
+            );
+        }
+    }
+
+    fn finish(mut self, check: &mut Check<'_>, proof: &TurnProof, options: &Options, broken: bool) {
+        self.agents.finish(check);
+        check.meaning = self.meaning.finish();
+        self.payloads.sort();
+        if !broken {
+            match &proof.disclosures {
+                Some(all) => self.payloads.take(check, all),
+                None => self.payloads.withhold(),
+            }
+        }
+        // The certificates stand in the ledger, which does not come with a turn.
+        let demands = Demands {
+            full: options.full,
+            certificates: None,
+        };
+        self.payloads.finish(check, &demands);
+        if check.payloads.erased > 0 {
+            check.skip("certificates of erasure, which do not come with a turn proof");
+        }
+        if options.ledger.is_some() {
+            check.skip("your copy of the ledger: it is compared with run bundles");
+        }
+        if !options.receipts.is_empty() {
+            check.skip("receipts: they are compared with run bundles");
+        }
+    }
+}
