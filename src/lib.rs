@@ -1,1 +1,2 @@
 //! onrecord
+pub mod postgres;
