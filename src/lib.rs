@@ -2,4 +2,6 @@
 //!
 //! The rooms of the house, and who sees what, are in `docs/ARCHITECTURE.md`.
 
+pub mod postgres;
+pub mod store;
 pub mod vault;
