@@ -1,4 +1,5 @@
 //! The golden vectors of strict JSON.
+#![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
 use onrecord_core::digest::leaf_hash;
 use onrecord_core::json::{Limits, NotCanonical, canonicalize, check_canonical};

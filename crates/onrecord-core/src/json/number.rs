@@ -1,7 +1,7 @@
 //! JSON numbers: grammar, range and the canonical text.
 
 use super::error::Reason;
-use crate::limits::SAFE_INTEGER;
+use crate::limits::{FRAME_BYTES, SAFE_INTEGER};
 
 /// Digits of the largest integer that is let in.
 const SAFE_DIGITS: usize = 16;
@@ -55,6 +55,10 @@ fn fraction<'b>(
         at = digits(bytes, at + 1 + usize::from(signed)).ok_or((Reason::Syntax, start))?;
     }
     let spelled = &text[start..at];
+    if spelled.len() > FRAME_BYTES {
+        // The standard library misreads exponents beyond 655,359, which so many digits can outweigh.
+        return Err((Reason::Size, start));
+    }
     let value: f64 = spelled.parse().map_err(|_| (Reason::Syntax, start))?;
     if value.is_infinite() {
         return Err((Reason::NumberOverflow, start));
