@@ -99,7 +99,7 @@ impl Store {
         if before < MIGRATIONS.iter().count() {
             // No statement timeout here: a migration of a large table may take hours.
             connection.execute("set statement_timeout = 0").await?;
-            MIGRATIONS.run_direct(None, &mut connection).await.map_err(|error| StoreError::Migration(error.to_string()))?;
+            MIGRATIONS.run(&mut connection).await.map_err(|error| StoreError::Migration(error.to_string()))?;
         }
         let after = applied(&mut connection).await?;
         connection.close().await?;
