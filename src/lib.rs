@@ -1,1 +1,5 @@
-//! onrecord
+//! The onrecord server: it keeps the evidence of what AI agents did.
+//!
+//! The rooms of the house, and who sees what, are in `docs/ARCHITECTURE.md`.
+
+pub mod vault;
