@@ -2,6 +2,10 @@
 //!
 //! The rooms of the house, and who sees what, are in `docs/ARCHITECTURE.md`.
 
+pub mod access;
+pub mod export;
+pub mod ledger;
 pub mod postgres;
+pub mod record;
 pub mod store;
 pub mod vault;

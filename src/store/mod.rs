@@ -160,6 +160,12 @@ async fn applied(connection: &mut PgConnection) -> Result<usize, StoreError> {
     Ok(usize::try_from(count).unwrap_or(usize::MAX))
 }
 
+/// The database's clock.
+pub(crate) async fn now(tx: &mut Tx) -> Result<onrecord_core::timestamp::Timestamp, StoreError> {
+    let now: time::Time = sqlx::query_scalar("select clock_timestamp()").fetch_one(&mut **tx).await?;
+    Ok(now.0)
+}
+
 /// Names a row that is not as the model says.
 pub(crate) fn contradiction(table: &'static str, column: &'static str, row: impl ToString) -> StoreError {
     StoreError::Contradiction { table, column, row: row.to_string() }
