@@ -1,1 +1,11 @@
-//! onrecord
+//! The onrecord server: it keeps the evidence of what AI agents did.
+//!
+//! The rooms of the house, and who sees what, are in `docs/ARCHITECTURE.md`.
+
+pub mod access;
+pub mod export;
+pub mod ledger;
+pub mod postgres;
+pub mod record;
+pub mod store;
+pub mod vault;

@@ -1,0 +1,268 @@
+//! Who may do what: tokens, roles, and the actor that a token may speak for.
+
+use crate::store::tokens::TokenRow;
+use crate::store::{self, Store, StoreError};
+use crate::vault::{self, VaultError};
+use onrecord_core::digest::Hash;
+use onrecord_core::frame::{Actor, ActorType, Kind};
+use onrecord_core::id::TenantId;
+use onrecord_core::timestamp::Timestamp;
+use std::fmt;
+
+/// What a token may be for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Records runs, as an agent, its tools, or an importer of transcripts.
+    Agent,
+    /// Records verdicts, as a verifier.
+    Gate,
+    /// A person: reads and exports.
+    Auditor,
+    /// A person: holds, retains, erases.
+    Compliance,
+    /// A person: makes and revokes tokens.
+    Admin,
+}
+
+impl Role {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Agent, Self::Gate, Self::Auditor, Self::Compliance, Self::Admin];
+
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Gate => "gate",
+            Self::Auditor => "auditor",
+            Self::Compliance => "compliance",
+            Self::Admin => "admin",
+        }
+    }
+
+    /// The role of a word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.as_str() == word)
+    }
+
+    /// The actors that a token with this role may write frames as.
+    fn actors(self) -> &'static [ActorType] {
+        match self {
+            Self::Agent => &[ActorType::Agent, ActorType::Tool, ActorType::Importer],
+            Self::Gate => &[ActorType::Verifier],
+            Self::Auditor | Self::Compliance | Self::Admin => &[ActorType::Human],
+        }
+    }
+}
+
+/// What can go wrong with a token.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessError {
+    /// No token, or not one of ours, or an expired or revoked one: which, is not told.
+    #[error("the token is missing, malformed, unknown, expired or revoked")]
+    Unauthenticated,
+    /// The token has none of the roles that are needed.
+    #[error("the token has none of the roles {0}")]
+    Role(String),
+    /// The token may not speak for that actor.
+    #[error("{0}")]
+    Actor(String),
+    /// A new token is malformed.
+    #[error("{0}")]
+    Malformed(String),
+    /// The database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Randomness.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+}
+
+/// Who is calling: what a good token says.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// The only tenant that it sees.
+    pub tenant: TenantId,
+    /// Id of the token.
+    pub token: String,
+    name: String,
+    roles: Vec<Role>,
+    actor_type: Option<ActorType>,
+    actor_id: Option<String>,
+}
+
+/// A token at its creation: the only time that its secret is seen.
+pub struct NewToken {
+    /// Id, the public part.
+    pub id: String,
+    /// The whole token.
+    pub token: Secret,
+}
+
+/// A text that is not for logs.
+pub struct Secret(pub String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("[secret]")
+    }
+}
+
+/// What a new token is to be.
+#[derive(Clone, Debug)]
+pub struct TokenRequest {
+    /// What people call it, 1 to 200 characters.
+    pub name: String,
+    /// At least one.
+    pub roles: Vec<Role>,
+    /// The actor type that it may speak for; `None` for any that its roles allow.
+    pub actor_type: Option<ActorType>,
+    /// The actor id that it may speak for; `None` for any.
+    pub actor_id: Option<String>,
+    /// From when it opens nothing.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl TokenRequest {
+    /// The owner's token: every role, for any actor.
+    pub fn owner() -> Self {
+        Self { name: "owner".to_owned(), roles: Role::ALL.to_vec(), actor_type: None, actor_id: None, expires_at: None }
+    }
+
+    fn check(&self) -> Result<(), AccessError> {
+        let malformed = |text: &str| Err(AccessError::Malformed(text.to_owned()));
+        let speakable = |text: &str| !text.is_empty() && text.chars().count() <= 200 && !text.chars().any(char::is_control);
+        if !speakable(&self.name) || self.actor_id.as_deref().is_some_and(|id| !speakable(id)) {
+            return malformed("name and actor id have 1 to 200 characters, none of them a control character");
+        }
+        if self.roles.is_empty() {
+            return malformed("a token has at least one role");
+        }
+        if let Some(kind) = self.actor_type
+            && !self.roles.iter().any(|role| role.actors().contains(&kind))
+        {
+            return malformed("none of the token's roles may write as that actor type");
+        }
+        Ok(())
+    }
+}
+
+const PREFIX: &str = "onr_";
+const ID_CHARS: usize = 12;
+const SECRET_CHARS: usize = 50;
+
+/// Makes a token in a transaction and returns it. The secret has 50 characters of 36, which is 258 bits.
+pub(crate) async fn create(tx: &mut store::Tx, tenant: &TenantId, request: &TokenRequest) -> Result<NewToken, AccessError> {
+    request.check()?;
+    let id = vault::new_name(ID_CHARS)?;
+    let secret = vault::new_name(SECRET_CHARS)?;
+    let row = TokenRow {
+        id: id.clone(),
+        tenant: tenant.clone(),
+        name: request.name.clone(),
+        secret_hash: Hash::of(&[secret.as_bytes()]).0.to_vec(),
+        roles: request.roles.iter().map(|role| role.as_str().to_owned()).collect(),
+        actor_type: request.actor_type.map(|kind| kind.as_str().to_owned()),
+        actor_id: request.actor_id.clone(),
+        created_at: Timestamp::from_micros(0).ok_or(AccessError::Unauthenticated)?,
+        expires_at: request.expires_at,
+        revoked_at: None,
+        live: true,
+    };
+    store::tokens::insert(tx, &row).await?;
+    Ok(NewToken { token: Secret(format!("{PREFIX}{id}_{secret}")), id })
+}
+
+/// Finds out who calls.
+pub async fn authenticate(store: &Store, token: &str) -> Result<Caller, AccessError> {
+    let (id, secret) = token.strip_prefix(PREFIX).and_then(|rest| rest.split_once('_')).ok_or(AccessError::Unauthenticated)?;
+    let plausible = |text: &str, length: usize| text.len() == length && text.bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase());
+    if !plausible(id, ID_CHARS) || !plausible(secret, SECRET_CHARS) {
+        return Err(AccessError::Unauthenticated);
+    }
+    let row = store.token(id).await?.ok_or(AccessError::Unauthenticated)?;
+    let same: bool = subtle::ConstantTimeEq::ct_eq(&Hash::of(&[secret.as_bytes()]).0[..], &row.secret_hash[..]).into();
+    if !same || !row.live {
+        return Err(AccessError::Unauthenticated);
+    }
+    Ok(Caller {
+        tenant: row.tenant,
+        token: row.id,
+        name: row.name,
+        roles: row.roles.iter().filter_map(|word| Role::from_word(word)).collect(),
+        actor_type: row.actor_type.as_deref().and_then(ActorType::from_word),
+        actor_id: row.actor_id,
+    })
+}
+
+impl Caller {
+    /// The server itself, for what it does on its own account.
+    pub(crate) fn server(tenant: TenantId) -> Self {
+        Self { tenant, token: String::new(), name: "onrecord".to_owned(), roles: Vec::new(), actor_type: Some(ActorType::System), actor_id: Some("onrecord".to_owned()) }
+    }
+
+    /// Fails unless the token has one of the roles.
+    pub fn needs(&self, roles: &[Role]) -> Result<(), AccessError> {
+        if self.roles.iter().any(|role| roles.contains(role)) {
+            return Ok(());
+        }
+        let words: Vec<&str> = roles.iter().map(|role| role.as_str()).collect();
+        Err(AccessError::Role(words.join(", ")))
+    }
+
+    fn may_be(&self, kind: ActorType) -> bool {
+        self.roles.iter().any(|role| role.actors().contains(&kind))
+    }
+
+    /// The actor that the token stands for when nothing else is said.
+    pub fn actor(&self) -> Actor {
+        let by_role = [ActorType::Agent, ActorType::Verifier, ActorType::Human].into_iter().find(|kind| self.may_be(*kind));
+        let kind = self.actor_type.or(by_role).unwrap_or(ActorType::System);
+        Actor { id: self.actor_id.clone().unwrap_or_else(|| self.name.clone()), keyid: None, kind }
+    }
+
+    /// The person, or whatever the token is, that reads or exports.
+    pub fn reader(&self) -> Actor {
+        let person = self.actor_type.is_none() && self.may_be(ActorType::Human);
+        let actor = self.actor();
+        if person { Actor { kind: ActorType::Human, ..actor } } else { actor }
+    }
+
+    /// The actor of a frame: the one asked for, if the token may speak for it, or its own.
+    pub fn speak(&self, asked: Option<Actor>, kind: Kind) -> Result<Actor, AccessError> {
+        let actor = match asked {
+            Some(actor) => actor,
+            // Somebody with every role who posts a verdict means to be the verifier.
+            None if kind == Kind::GateResult && self.actor_type.is_none() && self.may_be(ActorType::Verifier) => Actor { kind: ActorType::Verifier, ..self.actor() },
+            None => self.actor(),
+        };
+        self.check(&actor)?;
+        if kind == Kind::GateResult && !matches!(actor.kind, ActorType::Verifier | ActorType::Importer) {
+            return Err(AccessError::Actor(format!("a gate_result is written by a verifier (or an importer, for what a transcript says), not by {} {:?}", actor.kind, actor.id)));
+        }
+        Ok(actor)
+    }
+
+    fn check(&self, actor: &Actor) -> Result<(), AccessError> {
+        let refuse = |why: String| Err(AccessError::Actor(format!("the token may not write as {} {:?}: {why}", actor.kind, actor.id)));
+        if !self.may_be(actor.kind) {
+            return refuse(match actor.kind {
+                ActorType::Verifier => "only gate tokens write as verifier".to_owned(),
+                ActorType::Human => "only people's tokens (auditor, compliance, admin) write as human".to_owned(),
+                ActorType::System => "only the store writes as system".to_owned(),
+                _ => "only agent tokens write as agent, tool or importer".to_owned(),
+            });
+        }
+        // An agent's tools and importers are named by it; everybody else speaks for one id alone.
+        let of_agent = matches!(actor.kind, ActorType::Tool | ActorType::Importer);
+        if let Some(own) = self.actor_type
+            && own != actor.kind
+            && !(of_agent && own == ActorType::Agent)
+        {
+            return refuse(format!("it speaks for {own}"));
+        }
+        match &self.actor_id {
+            Some(own) if *own != actor.id && !of_agent => refuse(format!("it speaks for {own:?}")),
+            _ => Ok(()),
+        }
+    }
+}

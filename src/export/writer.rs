@@ -1,0 +1,117 @@
+//! The bundle's tar as pieces, and files for what has to wait.
+
+use super::ExportError;
+use bytes::Bytes;
+use onrecord_core::bundle::{BLOCK, Member, header, manifest_line, padding};
+use onrecord_core::digest::Hash;
+use sha2::{Digest as _, Sha256};
+use tokio::fs::File;
+use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _, BufWriter};
+use tokio::sync::mpsc;
+
+const PIECE: usize = 64 * 1024;
+
+/// A file that has no name and goes with its handle.
+pub(super) struct Spool {
+    file: BufWriter<File>,
+    bytes: u64,
+}
+
+impl Spool {
+    pub(super) fn new() -> Result<Self, ExportError> {
+        Ok(Self { file: BufWriter::with_capacity(PIECE, File::from_std(tempfile::tempfile()?)), bytes: 0 })
+    }
+
+    pub(super) async fn write(&mut self, bytes: &[u8]) -> Result<(), ExportError> {
+        self.bytes += bytes.len() as u64;
+        Ok(self.file.write_all(bytes).await?)
+    }
+}
+
+/// Writes members in their order and keeps their digests for the manifest.
+pub(super) struct Writer {
+    sink: mpsc::Sender<Result<Bytes, ExportError>>,
+    buffer: Vec<u8>,
+    member: Option<(String, u64, Sha256)>,
+    lines: Spool,
+    /// Digest of the member that ended last.
+    last: Hash,
+}
+
+impl Writer {
+    pub(super) fn new(sink: mpsc::Sender<Result<Bytes, ExportError>>) -> Result<Self, ExportError> {
+        Ok(Self { sink, buffer: Vec::with_capacity(2 * PIECE), member: None, lines: Spool::new()?, last: Hash([0; 32]) })
+    }
+
+    async fn raw(&mut self, bytes: &[u8]) -> Result<(), ExportError> {
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() >= PIECE { self.flush().await } else { Ok(()) }
+    }
+
+    async fn flush(&mut self) -> Result<(), ExportError> {
+        let piece = std::mem::replace(&mut self.buffer, Vec::with_capacity(2 * PIECE));
+        self.sink.send(Ok(piece.into())).await.map_err(|_| ExportError::Gone)
+    }
+
+    /// Begins a member of a size that is known before.
+    pub(super) async fn begin(&mut self, member: &Member, size: u64) -> Result<(), ExportError> {
+        let name = member.name();
+        let block = header(&name, size).ok_or_else(|| ExportError::TooLarge(name.clone()))?;
+        self.raw(&block).await?;
+        self.member = Some((name, size, Sha256::new()));
+        Ok(())
+    }
+
+    /// The next bytes of the member.
+    pub(super) async fn write(&mut self, bytes: &[u8]) -> Result<(), ExportError> {
+        if let Some((_, _, digest)) = &mut self.member {
+            digest.update(bytes);
+        }
+        self.raw(bytes).await
+    }
+
+    /// Ends the member.
+    pub(super) async fn end(&mut self) -> Result<(), ExportError> {
+        let Some((name, size, digest)) = self.member.take() else { return Ok(()) };
+        self.raw(&[0; BLOCK][..padding(size)]).await?;
+        self.last = Hash(digest.finalize().into());
+        let line = manifest_line(&self.last, &name);
+        self.lines.write(line.as_bytes()).await
+    }
+
+    /// A member that is in memory.
+    pub(super) async fn whole(&mut self, member: &Member, bytes: &[u8]) -> Result<(), ExportError> {
+        self.begin(member, bytes.len() as u64).await?;
+        self.write(bytes).await?;
+        self.end().await
+    }
+
+    /// A member that waited in a file.
+    pub(super) async fn spooled(&mut self, member: &Member, mut spool: Spool) -> Result<(), ExportError> {
+        self.begin(member, spool.bytes).await?;
+        spool.file.flush().await?;
+        let mut file = spool.file.into_inner();
+        file.rewind().await?;
+        let mut piece = vec![0; PIECE];
+        loop {
+            let read = file.read(&mut piece).await?;
+            if read == 0 {
+                return self.end().await;
+            }
+            self.write(&piece[..read]).await?;
+        }
+    }
+
+    /// Writes the manifest of all members so far, and returns its digest.
+    pub(super) async fn manifest(&mut self) -> Result<Hash, ExportError> {
+        let lines = std::mem::replace(&mut self.lines, Spool::new()?);
+        self.spooled(&Member::Manifest, lines).await?;
+        Ok(self.last)
+    }
+
+    /// Ends the archive.
+    pub(super) async fn finish(mut self) -> Result<(), ExportError> {
+        self.raw(&[0; 2 * BLOCK]).await?;
+        if self.buffer.is_empty() { Ok(()) } else { self.flush().await }
+    }
+}

@@ -1,0 +1,97 @@
+//! The ledger: signed statements about evidence in an RFC 9162 log, one a tenant.
+//!
+//! Whoever appends holds the tenant's lock, so indexes are dense and times never go back. Entry, nodes
+//! and checkpoint are written in the transaction of what they are about: a crash leaves all or nothing.
+
+use crate::store::ledger::NewEntry;
+use crate::store::tenants::LockedTenant;
+use crate::store::{self, StoreError, Tx};
+use crate::vault::{TenantKeys, VaultError};
+use onrecord_core::digest::{Hash, leaf_hash};
+use onrecord_core::id::TenantId;
+use onrecord_core::merkle;
+use onrecord_core::note::{Checkpoint, TlogProof};
+use onrecord_core::statement::Predicate;
+use onrecord_core::timestamp::Timestamp;
+
+/// What can go wrong in the ledger.
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    /// The database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A key.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+    /// The database's clock is behind the last entry by more than 5 s.
+    #[error("the database's clock is {behind_ms} ms behind the last entry of the ledger")]
+    ClockBehind {
+        /// By how much.
+        behind_ms: i64,
+    },
+}
+
+/// How far a clock may stand still before it is an error rather than jitter, in microseconds.
+pub(crate) const CLOCK_SLACK_MICROS: i64 = 5_000_000;
+
+/// The later of the last time and the clock.
+///
+/// Errors: by how many milliseconds the clock is behind, if that is more than the slack.
+pub(crate) fn later(now: Timestamp, last: Option<Timestamp>) -> Result<Timestamp, i64> {
+    match last {
+        Some(last) if last.micros() - now.micros() > CLOCK_SLACK_MICROS => Err((last.micros() - now.micros()) / 1_000),
+        Some(last) => Ok(last.max(now)),
+        None => Ok(now),
+    }
+}
+
+/// The time of the next entry.
+pub(crate) fn next_time(tenant: &LockedTenant) -> Result<Timestamp, LedgerError> {
+    later(tenant.now, tenant.ledger_at).map_err(|behind_ms| LedgerError::ClockBehind { behind_ms })
+}
+
+/// An entry that was appended.
+pub(crate) struct Appended {
+    pub(crate) index: u64,
+    pub(crate) leaf: Hash,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Signs a statement and appends it. The checkpoint is still to be written.
+pub(crate) async fn append(
+    tx: &mut Tx,
+    tenant: &mut LockedTenant,
+    keys: &TenantKeys,
+    predicate: &Predicate,
+    subject: Option<(&str, Hash)>,
+) -> Result<Appended, LedgerError> {
+    let bytes = keys.seal().sign(&tenant.tenant, predicate, subject)?;
+    let leaf = leaf_hash(&bytes);
+    let index = tenant.ledger.size();
+    let mut nodes = Vec::new();
+    tenant.ledger.push_with(leaf, |level, index, hash| nodes.push((level, index, hash)));
+    let entry = NewEntry { index, name: predicate.name(), run: predicate.run(), at: predicate.at(), leaf, bytes: &bytes };
+    store::ledger::insert(tx, &tenant.tenant, &entry, &nodes).await?;
+    store::tenants::update_ledger(tx, tenant, predicate.at()).await?;
+    tenant.ledger_at = Some(predicate.at());
+    Ok(Appended { index, leaf, bytes })
+}
+
+/// Signs and keeps the checkpoint of the ledger as it is now.
+pub(crate) async fn checkpoint(tx: &mut Tx, tenant: &LockedTenant, keys: &TenantKeys) -> Result<String, LedgerError> {
+    let size = tenant.ledger.size();
+    let checkpoint = Checkpoint { origin: tenant.origin.to_string(), size, root: tenant.ledger.root() };
+    let note = keys.ledger().sign(&checkpoint)?;
+    store::ledger::insert_checkpoint(tx, &tenant.tenant, size, &note).await?;
+    Ok(note)
+}
+
+/// The proof of an entry in the tree of a checkpoint.
+pub(crate) async fn proof(tx: &mut Tx, tenant: &TenantId, index: u64, (size, note): (u64, &str)) -> Result<String, LedgerError> {
+    let wanted = merkle::inclusion_nodes(index, size);
+    let nodes = store::ledger::nodes(tx, tenant, &wanted).await?;
+    let path = merkle::inclusion_path(index, size, |level, index| {
+        nodes.get(&(level, index)).copied().ok_or_else(|| store::contradiction("ledger_nodes", "hash", format!("{tenant}/{level}/{index}")))
+    })?;
+    Ok(TlogProof { index, path, checkpoint: note.to_owned() }.to_string())
+}

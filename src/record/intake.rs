@@ -1,0 +1,413 @@
+//! Intake: bytes of a request become a typed request, or a reason that says where and what to do.
+
+use super::RecordError;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use onrecord_core::digest::Hash;
+use onrecord_core::frame::{self, Actor, ActorType, Kind, Link, Rel, Trace};
+use onrecord_core::id::RunId;
+use onrecord_core::json::{self, Limits, Member};
+use onrecord_core::limits;
+use onrecord_core::timestamp::Timestamp;
+use serde::Deserialize;
+
+/// Bytes of one request, its inline payloads included: two payloads of the largest size in base64.
+pub const REQUEST_BYTES: usize = 64 * 1024 * 1024;
+/// Keys that begin so are the store's own.
+pub const RESERVED_KEY: &str = "onrecord/";
+/// Suffix of the key of a result that was posted with its call.
+pub const RESULT_KEY: &str = "/result";
+
+/// Wrappers around the deepest part of a request: the object, `payloads`, a payload; or `result` too.
+const REQUEST_LIMITS: Limits = Limits { bytes: REQUEST_BYTES, depth: limits::DEPTH + 5, object: true };
+/// In a frame the body stands one level deep.
+const BODY_LIMITS: Limits = Limits { bytes: limits::FRAME_BYTES, depth: limits::DEPTH - 1, object: true };
+
+/// Why a request is malformed, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{pointer}: {detail}")]
+pub struct IntakeError {
+    /// The stable code.
+    pub code: IntakeCode,
+    /// RFC 6901 pointer into the request.
+    pub pointer: String,
+    /// What is wrong, and what to do.
+    pub detail: String,
+}
+
+/// What kind of malformed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IntakeCode {
+    /// Not JSON, or JSON that cannot be kept exactly; which reason, says the word.
+    Json(json::Reason),
+    /// A member that is not known.
+    UnknownMember,
+    /// A member that is needed.
+    MissingMember,
+    /// A member of the wrong shape.
+    Shape,
+    /// A payload over 16 MiB.
+    PayloadTooLarge,
+    /// A frame over 64 KiB without its payloads, or a request over [`REQUEST_BYTES`].
+    TooLarge,
+    /// A member or key that only the store writes.
+    Reserved,
+}
+
+/// Which turn a frame is to belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnChoice {
+    /// The open one, if there is one.
+    Open,
+    /// None: run-level.
+    RunLevel,
+    /// This one.
+    Number(u64),
+}
+
+/// A payload as it was sent.
+#[derive(Clone, Debug)]
+pub struct PayloadRequest {
+    /// Name in the frame.
+    pub name: String,
+    /// Media type.
+    pub media: String,
+    /// 0 to 3.
+    pub tier: u8,
+    /// The payload: canonical JSON, text or bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// A link as it was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LinkRequest {
+    /// As it is to be recorded.
+    Exact(Link),
+    /// To the frame of this run that has a key.
+    Key(Rel, String),
+}
+
+/// A frame as it was sent.
+#[derive(Clone, Debug)]
+pub struct FrameRequest {
+    /// What it records.
+    pub kind: Kind,
+    /// The writer's key.
+    pub key: Option<String>,
+    /// Its turn.
+    pub turn: TurnChoice,
+    /// Who writes it.
+    pub actor: Option<Actor>,
+    /// The writer's time.
+    pub occurred_at: Option<Timestamp>,
+    /// Canonical bytes of an object.
+    pub body: Vec<u8>,
+    /// Payloads.
+    pub payloads: Vec<PayloadRequest>,
+    /// Links.
+    pub links: Vec<LinkRequest>,
+    /// Trace context.
+    pub trace: Option<Trace>,
+    /// The result of a tool call that is posted whole.
+    pub result: Option<Box<FrameRequest>>,
+}
+
+/// Reads a request to append a frame.
+pub fn frame(bytes: &[u8]) -> Result<FrameRequest, RecordError> {
+    let members = json::members(bytes, REQUEST_LIMITS).map_err(|error| json_error("", &error))?;
+    let kind = members.iter().find(|member| member.name == "kind").ok_or_else(|| missing("", "kind"))?;
+    let kind = word("/kind", kind.raw, Kind::from_word)?;
+    if kind == Kind::Session {
+        return Err(shape("/kind", "a session is opened with POST /v1/runs").into());
+    }
+    Ok(read_frame(&members, "", kind)?)
+}
+
+/// Reads a request to open a run: the body of its session frame stands under `session`.
+pub fn opening(bytes: &[u8]) -> Result<FrameRequest, RecordError> {
+    let members = json::members(bytes, REQUEST_LIMITS).map_err(|error| json_error("", &error))?;
+    if !members.iter().any(|member| member.name == "session") {
+        return Err(missing("", "session").into());
+    }
+    Ok(read_frame(&members, "", Kind::Session)?)
+}
+
+fn read_frame(members: &[Member<'_>], at: &str, kind: Kind) -> Result<FrameRequest, IntakeError> {
+    let session = kind == Kind::Session;
+    let mut request = FrameRequest {
+        kind,
+        key: None,
+        turn: if session { TurnChoice::RunLevel } else { TurnChoice::Open },
+        actor: None,
+        occurred_at: None,
+        body: b"{}".to_vec(),
+        payloads: Vec::new(),
+        links: Vec::new(),
+        trace: None,
+        result: None,
+    };
+    for member in members {
+        let here = format!("{at}/{}", pointer_token(&member.name));
+        match member.name.as_str() {
+            "session" if session => request.body = body(&here, member.raw)?,
+            "kind" if !session && at.is_empty() => {}
+            "body" if !session => request.body = body(&here, member.raw)?,
+            "turn" if !session && at.is_empty() => request.turn = turn(&here, member.raw)?,
+            "result" if kind == Kind::ToolCall => {
+                let result = json::members(member.raw, REQUEST_LIMITS).map_err(|error| json_error(&here, &error))?;
+                request.result = Some(Box::new(read_frame(&result, &here, Kind::ToolResult)?));
+            }
+            "key" => request.key = Some(key(&here, member.raw)?),
+            "actor" => request.actor = Some(actor(&here, member.raw)?),
+            "occurred_at" => request.occurred_at = Some(time(&here, member.raw)?),
+            "payloads" => request.payloads = payloads(&here, member.raw)?,
+            "links" => request.links = links(&here, member.raw)?,
+            "trace" => request.trace = Some(trace(&here, member.raw)?),
+            _ => return Err(unknown(&here, &member.name)),
+        }
+    }
+    Ok(request)
+}
+
+/// Checks a writer's key.
+pub fn check_key(at: &str, key: &str) -> Result<(), IntakeError> {
+    frame::check_key(key).map_err(|detail| shape(at, &detail))?;
+    if key.starts_with(RESERVED_KEY) {
+        return Err(IntakeError { code: IntakeCode::Reserved, pointer: at.to_owned(), detail: format!("keys that begin with {RESERVED_KEY:?} are the store's own; choose another") });
+    }
+    Ok(())
+}
+
+fn key(at: &str, raw: &[u8]) -> Result<String, IntakeError> {
+    let key = text(at, raw)?;
+    check_key(at, &key)?;
+    Ok(key)
+}
+
+fn body(at: &str, raw: &[u8]) -> Result<Vec<u8>, IntakeError> {
+    json::canonicalize(raw, BODY_LIMITS).map_err(|error| json_error(at, &error))
+}
+
+fn turn(at: &str, raw: &[u8]) -> Result<TurnChoice, IntakeError> {
+    match serde_json::from_slice::<Option<u64>>(raw) {
+        Ok(None) => Ok(TurnChoice::RunLevel),
+        Ok(Some(number)) if number > 0 => Ok(TurnChoice::Number(number)),
+        _ => Err(shape(at, "a turn's number from 1, null for a run-level frame, or absent for the open turn")),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ActorShape {
+    id: String,
+    #[serde(rename = "type")]
+    kind: ActorType,
+}
+
+fn actor(at: &str, raw: &[u8]) -> Result<Actor, IntakeError> {
+    let read: ActorShape = typed(at, raw, "{type, id}, type one of agent, human, tool, verifier, importer")?;
+    let actor = Actor { id: read.id, keyid: None, kind: read.kind };
+    frame::check_actor(&actor).map_err(|detail| shape(at, &detail))?;
+    Ok(actor)
+}
+
+fn time(at: &str, raw: &[u8]) -> Result<Timestamp, IntakeError> {
+    let text = text(at, raw)?;
+    let wrong = || shape(at, "an RFC 3339 time of at most six fraction digits, such as 2026-08-09T11:00:00.000000Z");
+    if text.len() > 40 || text.contains('[') {
+        return Err(wrong());
+    }
+    let time: jiff::Timestamp = text.parse().map_err(|_| wrong())?;
+    if time.subsec_nanosecond() % 1_000 != 0 {
+        return Err(wrong());
+    }
+    Timestamp::from_micros(time.as_microsecond()).ok_or_else(wrong)
+}
+
+fn trace(at: &str, raw: &[u8]) -> Result<Trace, IntakeError> {
+    let trace: Trace = typed(at, raw, "{trace_id, span_id}")?;
+    frame::check_trace(&trace).map_err(|detail| shape(at, &detail))?;
+    Ok(trace)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinkShape {
+    rel: Rel,
+    seq: Option<u64>,
+    run: Option<RunId>,
+    hash: Option<Hash>,
+    key: Option<String>,
+}
+
+fn links(at: &str, raw: &[u8]) -> Result<Vec<LinkRequest>, IntakeError> {
+    let elements = json::elements(raw, REQUEST_LIMITS_ANY).map_err(|error| json_error(at, &error))?;
+    let read = |(index, raw): (usize, &[u8])| {
+        let here = format!("{at}/{index}");
+        let expected = "{rel, seq}, {rel, key} or {rel, run, hash}";
+        let link: LinkShape = typed(&here, raw, expected)?;
+        match (link.seq, link.key, link.run, link.hash) {
+            (Some(seq), None, None, None) => Ok(LinkRequest::Exact(Link { hash: None, rel: link.rel, run: None, seq: Some(seq) })),
+            (None, Some(key), None, None) => Ok(LinkRequest::Key(link.rel, key)),
+            (None, None, Some(run), Some(hash)) => Ok(LinkRequest::Exact(Link { hash: Some(hash), rel: link.rel, run: Some(run), seq: None })),
+            _ => Err(shape(&here, expected)),
+        }
+    };
+    elements.into_iter().enumerate().map(read).collect()
+}
+
+const REQUEST_LIMITS_ANY: Limits = Limits { object: false, ..REQUEST_LIMITS };
+
+fn payloads(at: &str, raw: &[u8]) -> Result<Vec<PayloadRequest>, IntakeError> {
+    let elements = json::elements(raw, REQUEST_LIMITS_ANY).map_err(|error| json_error(at, &error))?;
+    if elements.len() > limits::PAYLOADS {
+        return Err(shape(at, &format!("at most {} payloads a frame", limits::PAYLOADS)));
+    }
+    let mut payloads: Vec<PayloadRequest> = Vec::with_capacity(elements.len());
+    for (index, raw) in elements.into_iter().enumerate() {
+        let here = format!("{at}/{index}");
+        let payload = payload(&here, raw)?;
+        if payloads.iter().any(|other| other.name == payload.name) {
+            return Err(shape(&format!("{here}/name"), "another payload of this frame has the name"));
+        }
+        payloads.push(payload);
+    }
+    Ok(payloads)
+}
+
+fn payload(at: &str, raw: &[u8]) -> Result<PayloadRequest, IntakeError> {
+    let members = json::members(raw, REQUEST_LIMITS).map_err(|error| json_error(at, &error))?;
+    let (mut name, mut media, mut tier, mut content) = (None, None, 2, None);
+    for member in &members {
+        let here = format!("{at}/{}", pointer_token(&member.name));
+        match member.name.as_str() {
+            "name" => name = Some(text(&here, member.raw)?),
+            "media" => media = Some(text(&here, member.raw)?),
+            "tier" => tier = typed::<u8>(&here, member.raw, "0, 1, 2 or 3")?,
+            "json" | "text" | "base64" if content.is_some() => return Err(shape(&here, "one of json, text and base64, not two")),
+            "json" => content = Some((json_payload(&here, member.raw)?, "application/json", here)),
+            "text" => content = Some((text(&here, member.raw)?.into_bytes(), "text/plain; charset=utf-8", here)),
+            "base64" => content = Some((base64_payload(&here, member.raw)?, "application/octet-stream", here)),
+            _ => return Err(unknown(&here, &member.name)),
+        }
+    }
+    let name = name.ok_or_else(|| missing(at, "name"))?;
+    frame::check_name(&name).map_err(|detail| shape(&format!("{at}/name"), &detail))?;
+    let (bytes, default_media, here) = content.ok_or_else(|| missing(at, "json, text or base64"))?;
+    if bytes.len() > limits::PAYLOAD_BYTES {
+        return Err(too_large(&here, bytes.len()));
+    }
+    let media = media.unwrap_or_else(|| default_media.to_owned());
+    frame::check_media(&media).map_err(|detail| shape(&format!("{at}/media"), &detail))?;
+    if tier > 3 {
+        return Err(shape(&format!("{at}/tier"), "0, 1, 2 or 3"));
+    }
+    Ok(PayloadRequest { name, media, tier, bytes })
+}
+
+fn too_large(at: &str, bytes: usize) -> IntakeError {
+    IntakeError {
+        code: IntakeCode::PayloadTooLarge,
+        pointer: at.to_owned(),
+        detail: format!("the payload has {bytes} bytes, a payload has at most {}; send it in parts", limits::PAYLOAD_BYTES),
+    }
+}
+
+fn json_payload(at: &str, raw: &[u8]) -> Result<Vec<u8>, IntakeError> {
+    json::canonicalize(raw, Limits::PAYLOAD).map_err(|error| match error.reason {
+        json::Reason::Size => too_large(at, raw.len()),
+        _ => json_error(at, &error),
+    })
+}
+
+fn base64_payload(at: &str, raw: &[u8]) -> Result<Vec<u8>, IntakeError> {
+    STANDARD.decode(text(at, raw)?).map_err(|_| shape(at, "base64 of the standard alphabet, padded"))
+}
+
+fn text(at: &str, raw: &[u8]) -> Result<String, IntakeError> {
+    if raw.first() != Some(&b'"') {
+        return Err(shape(at, "a string"));
+    }
+    json::string(raw).map_err(|error| json_error(at, &error))
+}
+
+fn word<T>(at: &str, raw: &[u8], of: impl Fn(&str) -> Option<T>) -> Result<T, IntakeError> {
+    let word = text(at, raw)?;
+    let known = Kind::ALL.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ");
+    of(&word).ok_or_else(|| shape(at, &format!("one of {known}")))
+}
+
+fn typed<'a, T: Deserialize<'a>>(at: &str, raw: &'a [u8], expected: &str) -> Result<T, IntakeError> {
+    serde_json::from_slice(raw).map_err(|_| shape(at, &format!("expected {expected}")))
+}
+
+/// RFC 6901: `~` and `/` in a name are written `~0` and `~1`.
+fn pointer_token(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+fn json_error(at: &str, error: &json::JsonError) -> IntakeError {
+    let code = if error.reason == json::Reason::Size { IntakeCode::TooLarge } else { IntakeCode::Json(error.reason) };
+    let pointer = format!("{at}{}", error.pointer);
+    let mut detail = error.to_string();
+    // A payload has a way out that a body has not.
+    if pointer.split('/').any(|step| step == "payloads") && pointer.split('/').any(|step| step == "json") {
+        detail.push_str("; or send this payload as `text` or `base64`, which are kept byte for byte");
+    }
+    IntakeError { code, pointer, detail }
+}
+
+fn shape(at: &str, expected: &str) -> IntakeError {
+    IntakeError { code: IntakeCode::Shape, pointer: at.to_owned(), detail: expected.to_owned() }
+}
+
+fn missing(at: &str, name: &str) -> IntakeError {
+    IntakeError { code: IntakeCode::MissingMember, pointer: at.to_owned(), detail: format!("{name} is needed") }
+}
+
+fn unknown(at: &str, name: &str) -> IntakeError {
+    IntakeError { code: IntakeCode::UnknownMember, pointer: at.to_owned(), detail: format!("{name:?} is not a member of this request") }
+}
+
+/// A small structure of ours as bytes, the same for the same value.
+fn plain<T: serde::Serialize>(value: &T) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+impl FrameRequest {
+    /// The request in a form in which two requests are the same exactly if their bytes are: fields with
+    /// their lengths, payloads by digest, the result after the call.
+    pub(crate) fn fingerprint(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut field = |bytes: &[u8]| {
+            out.extend_from_slice(&(bytes.len() as u64).to_be_bytes());
+            out.extend_from_slice(bytes);
+        };
+        field(self.kind.as_str().as_bytes());
+        match self.turn {
+            TurnChoice::Open => field(b"open"),
+            TurnChoice::RunLevel => field(b"run"),
+            TurnChoice::Number(number) => field(&number.to_be_bytes()),
+        }
+        field(&plain(&self.actor));
+        field(&plain(&self.occurred_at));
+        field(&self.body);
+        for link in &self.links {
+            match link {
+                LinkRequest::Exact(link) => field(&plain(link)),
+                LinkRequest::Key(rel, key) => field(&plain(&(rel, key))),
+            }
+        }
+        field(&plain(&self.trace));
+        for payload in &self.payloads {
+            field(payload.name.as_bytes());
+            field(payload.media.as_bytes());
+            field(&[payload.tier]);
+            field(&Hash::of(&[&payload.bytes]).0);
+        }
+        if let Some(result) = &self.result {
+            field(&result.fingerprint());
+        }
+        out
+    }
+}

@@ -1,0 +1,172 @@
+//! Recording: intake, commitment, encryption, the place in the chain, durability, receipt.
+//!
+//! The way of a frame goes forward only, and [`append`] is the one place that extends a chain. Work
+//! that writes runs in tasks of its own: a client that hangs up cancels nothing.
+
+pub mod append;
+pub mod intake;
+pub mod open;
+pub mod read;
+pub mod seal;
+
+use crate::access::AccessError;
+use crate::ledger::LedgerError;
+use crate::store::{Store, StoreError};
+use crate::vault::{Vault, VaultError};
+use intake::IntakeError;
+use onrecord_core::chain::Fault;
+use onrecord_core::digest::Hash;
+use onrecord_core::id::{RunId, TenantId};
+use std::sync::Arc;
+use tokio_util::task::TaskTracker;
+
+/// Why a request was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The request is malformed.
+    #[error(transparent)]
+    Intake(#[from] IntakeError),
+    /// The token may not do it.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// No such run in the tenant.
+    #[error("there is no run {0}")]
+    NoRun(RunId),
+    /// No such frame in the run.
+    #[error("run {run} has no frame {seq}")]
+    NoFrame {
+        /// The run.
+        run: RunId,
+        /// The place.
+        seq: u64,
+    },
+    /// The run is sealed.
+    #[error("run {0} is sealed; nothing can be added")]
+    Sealed(RunId),
+    /// The run is not sealed.
+    #[error("run {0} is not sealed yet")]
+    Open(RunId),
+    /// The run has its `session_end`.
+    #[error("run {0} has ended; only a seal can follow")]
+    Ended(RunId),
+    /// The turn that was asked for is not the open one.
+    #[error("turn {asked} is not open{}", .open.map_or_else(|| "; no turn is".to_owned(), |open| format!("; turn {open} is")))]
+    TurnNotOpen {
+        /// The turn that was asked for.
+        asked: u64,
+        /// The turn that is open.
+        open: Option<u64>,
+    },
+    /// The turn cannot be opened under that number.
+    #[error("the next turn is {next}, not {asked}")]
+    TurnNumber {
+        /// The number that was asked for.
+        asked: u64,
+        /// The number that it would have.
+        next: u64,
+    },
+    /// The key was used for another request.
+    #[error("key {key:?} was used for another request, which is frame {seq} of run {run}")]
+    KeyConflict {
+        /// The key.
+        key: String,
+        /// The run.
+        run: RunId,
+        /// Its frame.
+        seq: u64,
+    },
+    /// The head that the writer saw is not the head any more.
+    #[error("the run's head is {head} now, {size} frames")]
+    HeadMoved {
+        /// The head.
+        head: Hash,
+        /// The size.
+        size: u64,
+    },
+    /// A link names a frame that is not there.
+    #[error("{pointer}: no earlier frame of the run is {wanted}")]
+    NoLink {
+        /// Where in the request.
+        pointer: String,
+        /// What it names.
+        wanted: String,
+    },
+    /// The frame is over 64 KiB without its payloads.
+    #[error("the frame has {bytes} bytes without its payloads, a frame has at most 65536")]
+    FrameTooLarge {
+        /// Its bytes.
+        bytes: usize,
+    },
+    /// The frame breaks a rule of its place.
+    #[error("{}", .0.detail)]
+    Fault(Fault),
+    /// The database's clock is behind.
+    #[error("the database's clock is {behind_ms} ms behind the last entry")]
+    ClockBehind {
+        /// By how much.
+        behind_ms: i64,
+    },
+    /// The keys of the run are gone.
+    #[error("the keys of run {0} are not there")]
+    NoKeys(RunId),
+    /// No such tenant, though a token is of it.
+    #[error("tenant {0} is not there")]
+    NoTenant(TenantId),
+    /// The database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A key.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+    /// A task of ours ended without an answer.
+    #[error("the work was cut off; whether it was done is not known")]
+    CutOff,
+}
+
+impl From<LedgerError> for RecordError {
+    fn from(error: LedgerError) -> Self {
+        match error {
+            LedgerError::Store(error) => Self::Store(error),
+            LedgerError::Vault(error) => Self::Vault(error),
+            LedgerError::ClockBehind { behind_ms } => Self::ClockBehind { behind_ms },
+        }
+    }
+}
+
+/// The recorder: the database and the keys, and the tasks that write.
+#[derive(Clone)]
+pub struct Recorder {
+    pub(crate) store: Store,
+    pub(crate) vault: Arc<Vault>,
+    tasks: TaskTracker,
+}
+
+impl Recorder {
+    /// A recorder over a database and its keys.
+    pub fn new(store: Store, vault: Arc<Vault>) -> Self {
+        Self { store, vault, tasks: TaskTracker::new() }
+    }
+
+    /// The database.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Runs work to its end, whatever becomes of whoever waits for it: a handler that its client
+    /// dropped leaves no transaction half done and no connection in one.
+    pub async fn detached<T: Send + 'static>(&self, work: impl Future<Output = Result<T, RecordError>> + Send + 'static) -> Result<T, RecordError> {
+        self.tasks.spawn(work).await.unwrap_or(Err(RecordError::CutOff))
+    }
+
+    /// Waits until all work that was begun is done. Nothing may be begun after it.
+    pub async fn drain(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    /// The keys of a tenant.
+    pub(crate) async fn keys(&self, tenant: &TenantId) -> Result<Arc<crate::vault::TenantKeys>, RecordError> {
+        let origin = self.store.origin(tenant).await?.ok_or_else(|| RecordError::NoTenant(tenant.clone()))?;
+        Ok(self.vault.tenant(tenant, &origin)?)
+    }
+}

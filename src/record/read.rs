@@ -1,0 +1,151 @@
+//! Reading: what a run is, its frames as they are, and lists.
+
+use super::{RecordError, Recorder};
+use crate::access::Caller;
+use crate::store;
+use crate::store::runs::{RunFilter, RunRow};
+use onrecord_core::digest::Hash;
+use onrecord_core::frame::Kind;
+use onrecord_core::id::{RunId, TenantId};
+use onrecord_core::timestamp::Timestamp;
+use std::collections::BTreeMap;
+
+/// Unknown outcomes that are listed one by one.
+const LISTED_UNKNOWN: u32 = 100;
+
+/// What a run is, as its frames say.
+#[derive(Clone, Debug)]
+pub struct RunSummary {
+    /// The run.
+    pub run: RunId,
+    /// Its number in the tenant.
+    pub run_no: u64,
+    /// The tenant.
+    pub tenant: TenantId,
+    /// `session.body.agent`.
+    pub agent: Option<String>,
+    /// Time of frame 0.
+    pub opened_at: Timestamp,
+    /// Time of the last frame.
+    pub last_at: Timestamp,
+    /// Frames.
+    pub size: u64,
+    /// Hash of the last frame.
+    pub head: Hash,
+    /// RFC 9162 root of all frames.
+    pub root: Hash,
+    /// The open turn.
+    pub open_turn: Option<u64>,
+    /// Turns opened.
+    pub turns: u64,
+    /// Whether `session_end` was written.
+    pub ended: bool,
+    /// Status of the last outcome.
+    pub outcome: Option<&'static str>,
+    /// Frames of each kind.
+    pub kinds: BTreeMap<Kind, u64>,
+    /// Payloads.
+    pub payloads: u64,
+    /// Bytes of all frames.
+    pub bytes: u64,
+    /// Ledger index of the opening.
+    pub open_index: u64,
+    /// When and where in the ledger it was sealed.
+    pub sealed: Option<(Timestamp, u64)>,
+}
+
+impl From<RunRow> for RunSummary {
+    fn from(row: RunRow) -> Self {
+        let chain = &row.chain;
+        Self {
+            run_no: row.run_no,
+            tenant: row.tenant.clone(),
+            agent: row.agent.clone(),
+            opened_at: row.opened_at,
+            last_at: chain.last_at().unwrap_or(row.opened_at),
+            size: chain.size(),
+            head: chain.head(),
+            root: chain.root(),
+            open_turn: chain.open_turn(),
+            turns: chain.turns(),
+            ended: chain.ended(),
+            outcome: chain.outcome().map(|status| status.as_str()),
+            kinds: chain.kinds().clone(),
+            payloads: chain.payloads(),
+            bytes: chain.file_bytes(),
+            open_index: row.open_index,
+            sealed: row.sealed.as_ref().map(|sealed| (sealed.at, sealed.index)),
+            run: row.run,
+        }
+    }
+}
+
+/// Which runs to list.
+#[derive(Clone, Debug, Default)]
+pub struct ListRequest {
+    /// Only of this agent.
+    pub agent: Option<String>,
+    /// Only sealed, or only open ones.
+    pub sealed: Option<bool>,
+    /// Only with this outcome; `unknown` for none.
+    pub outcome: Option<String>,
+    /// Only numbers below this.
+    pub before: Option<u64>,
+    /// At most so many.
+    pub limit: u32,
+}
+
+impl Recorder {
+    /// A run and its tool calls of unknown outcome: up to 100 of them, and their number.
+    pub async fn run(&self, caller: Caller, run: RunId) -> Result<(RunSummary, Vec<u64>, u64), RecordError> {
+        let recorder = self.clone();
+        self.detached(async move {
+            let mut tx = recorder.store.snapshot(&caller.tenant).await?;
+            let row = store::runs::find(&mut tx, &run).await?.ok_or(RecordError::NoRun(run.clone()))?;
+            let (unknown, count) = store::frames::unanswered(&mut tx, &run, LISTED_UNKNOWN).await?;
+            tx.commit().await.map_err(store::StoreError::from)?;
+            Ok((row.into(), unknown, count))
+        })
+        .await
+    }
+
+    /// Runs of the caller's tenant, newest first.
+    pub async fn runs(&self, caller: Caller, request: ListRequest) -> Result<Vec<RunSummary>, RecordError> {
+        let recorder = self.clone();
+        self.detached(async move {
+            let mut tx = recorder.store.snapshot(&caller.tenant).await?;
+            let filter = RunFilter { agent: request.agent, sealed: request.sealed, outcome: request.outcome, before: request.before };
+            let rows = store::runs::list(&mut tx, &caller.tenant, &filter, request.limit).await?;
+            tx.commit().await.map_err(store::StoreError::from)?;
+            Ok(rows.into_iter().map(RunSummary::from).collect())
+        })
+        .await
+    }
+
+    /// The exact canonical bytes of a frame, and its hash.
+    pub async fn frame(&self, caller: Caller, run: RunId, seq: u64) -> Result<(Vec<u8>, Hash), RecordError> {
+        let recorder = self.clone();
+        self.detached(async move {
+            let mut tx = recorder.store.snapshot(&caller.tenant).await?;
+            let found = store::frames::bytes(&mut tx, &run, seq).await?;
+            if found.is_none() && store::runs::find(&mut tx, &run).await?.is_none() {
+                return Err(RecordError::NoRun(run));
+            }
+            tx.commit().await.map_err(store::StoreError::from)?;
+            found.ok_or(RecordError::NoFrame { run, seq })
+        })
+        .await
+    }
+
+    /// The exact canonical bytes of up to `limit` frames from a place on.
+    pub async fn frames(&self, caller: Caller, run: RunId, from: u64, limit: u32) -> Result<Vec<Vec<u8>>, RecordError> {
+        let recorder = self.clone();
+        self.detached(async move {
+            let mut tx = recorder.store.snapshot(&caller.tenant).await?;
+            let page = store::frames::page(&mut tx, &run, from, limit).await?;
+            tx.commit().await.map_err(store::StoreError::from)?;
+            Ok(page)
+        })
+        .await
+    }
+}
