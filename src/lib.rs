@@ -4,6 +4,7 @@
 
 pub mod access;
 pub mod export;
+pub mod http;
 pub mod ledger;
 pub mod postgres;
 pub mod record;
