@@ -1,1 +1,5 @@
 //! onrecord
+
+pub mod cli;
+pub mod client;
+pub mod import;

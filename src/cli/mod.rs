@@ -1,0 +1,3 @@
+//! One command a file.
+
+pub mod import;
