@@ -129,7 +129,10 @@ struct Failed<'a> {
     error: &'a str,
 }
 
-/// Imports the files one after the other. A file that fails does not stop the others.
+/// How the import of a file ended: its report, or the file and why there is none.
+pub type Done = Result<Report, (PathBuf, String)>;
+
+/// Runs the command: imports the files and prints a line about each.
 ///
 /// Answers 0 when every file was imported, 1 when one was not, and with `--strict` 2 when all were,
 /// but not every line could be read.
@@ -140,35 +143,18 @@ pub async fn run(args: ImportArgs, client: Client) -> anyhow::Result<ExitCode> {
     if args.session.is_some() && args.files.len() > 1 {
         anyhow::bail!("--session names the session of one file: import the files one by one");
     }
-    let mut files = args.files.clone();
-    // A subagent's run points to its session's, which has to be there first.
-    files.sort_by_key(|file| crate::import::claude::is_subagent_file(file));
     let screen = Screen::new(args.json);
-    let mut walk = walk::Walk::new(&client, &args, &screen);
     let (mut failed, mut torn) = (false, false);
-    for file in &files {
-        if walk.knows(file) {
-            continue;
-        }
-        let outcome = walk.import(file).await;
-        screen.clear();
-        for done in walk.take_reports() {
-            match done {
-                Ok(report) => {
-                    torn |= report.status == Status::Torn;
-                    screen.report(&report)?;
-                }
-                Err((file, error)) => {
-                    failed = true;
-                    screen.failure(&file, &error)?;
-                }
-            }
-        }
-        if let Err(error) = outcome {
-            failed = true;
-            screen.failure(file, &error.to_string())?;
-        }
-    }
+    let mut closed = Ok(());
+    import(&args, &client, &screen, |done| {
+        failed |= done.is_err();
+        torn |= done
+            .as_ref()
+            .is_ok_and(|report| report.status == Status::Torn);
+        closed = std::mem::replace(&mut closed, Ok(())).and(screen.done(&done));
+    })
+    .await;
+    closed?;
     Ok(match (failed, torn && args.strict) {
         (true, _) => ExitCode::from(1),
         (false, true) => ExitCode::from(2),
@@ -176,14 +162,38 @@ pub async fn run(args: ImportArgs, client: Client) -> anyhow::Result<ExitCode> {
     })
 }
 
+/// Imports the files one after the other; one that fails does not stop the others. Tells of each file
+/// when it is done, those of subagents before their session's.
+pub async fn import(
+    args: &ImportArgs,
+    client: &Client,
+    screen: &Screen,
+    mut tell: impl FnMut(Done),
+) {
+    let mut files = args.files.clone();
+    // A subagent's run points to its session's, which has to be there first.
+    files.sort_by_key(|file| crate::import::claude::is_subagent_file(file));
+    let mut walk = walk::Walk::new(client, args, screen);
+    for file in &files {
+        if !walk.knows(file) {
+            let outcome = walk.import(file).await;
+            walk.take_reports().into_iter().for_each(&mut tell);
+            if let Err(error) = outcome {
+                tell(Err((file.clone(), error.to_string())));
+            }
+        }
+    }
+}
+
 /// What people see: progress while they look, complaints, and a line for each file.
-pub(crate) struct Screen {
+pub struct Screen {
     bar: ProgressBar,
     json: bool,
 }
 
 impl Screen {
-    fn new(json: bool) -> Self {
+    /// `json` prints a JSON line for each file, and otherwise a line for people.
+    pub fn new(json: bool) -> Self {
         // Draws on a terminal only.
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{msg} {bar:30} {bytes}/{total_bytes}");
@@ -205,10 +215,13 @@ impl Screen {
         self.bar.set_position(done);
     }
 
-    fn clear(&self) {
+    fn done(&self, done: &Done) -> std::io::Result<()> {
         self.bar.set_length(0);
         self.bar.set_position(0);
-        self.bar.suspend(|| {});
+        match done {
+            Ok(report) => self.bar.suspend(|| self.report(report)),
+            Err((file, error)) => self.failure(file, error),
+        }
     }
 
     /// Tells about a line that could not be read; `count` is the how-many-th of its file it is.

@@ -410,7 +410,7 @@ mod tests {
         frame.attach(Payload::text("raw", whole.clone()));
         frame.attach(Payload::text("note", "n".to_owned()));
         let frames = frame.fitted();
-        assert_eq!(frames.len(), 3);
+        assert_eq!(frames.len(), 2);
         let mut joined = String::new();
         for frame in &frames {
             assert!(frame.payloads.iter().map(Payload::len).sum::<usize>() <= FRAME_PAYLOAD_BYTES);

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::time::Instant;
 
 use super::post::{Failure, RunPost};
-use super::{Choice, ImportArgs, Report, Screen, Sidechain, Status};
+use super::{Choice, Done, ImportArgs, Report, Screen, Sidechain, Status};
 use crate::client::Client;
 use crate::import::claude::{self, spawned_by, subagent_run};
 use crate::import::request::{FrameRequest, Link};
@@ -22,9 +22,6 @@ struct Parent {
     /// The call's key, where it is known.
     call: Option<String>,
 }
-
-/// A file that is done: its report, or why there is none.
-type Done = Result<Report, (PathBuf, String)>;
 
 /// Imports files and what belongs to them, each once.
 pub(super) struct Walk<'a> {
