@@ -206,7 +206,8 @@ impl Client {
             return Err(address());
         }
         let mut headers = HeaderMap::new();
-        if let Some(token) = &server.token {
+        // An empty variable in the environment is no token.
+        if let Some(token) = server.token.as_ref().filter(|token| !token.is_empty()) {
             let value = HeaderValue::from_str(&format!("Bearer {}", token.trim()));
             let mut value = value.map_err(|_| ClientError::Token)?;
             value.set_sensitive(true);

@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use super::request::{FrameRequest, PART_BYTES, Payload, object};
 
-/// Records are nested less deep than the format allows, because a payload stands inside a request.
+/// Records are nested less deep than the format allows: a reference to a payload is one level deeper
+/// than the text in whose place it stands.
 const LIMITS: Limits = Limits {
     bytes: usize::MAX,
     depth: 28,

@@ -141,9 +141,9 @@ fn take_block(block: &mut Value, frame: &mut FrameRequest, name: &str, strict: b
 
 fn take_source(block: &mut Value, frame: &mut FrameRequest, name: &str) {
     let media = block.pointer("/source/media_type").and_then(Value::as_str);
-    // A media type of the transcript is passed on where it is one.
+    // A media type of the transcript is passed on where a frame may carry it.
     let media = media
-        .filter(|media| is_label(media, 100) && media.contains('/') && !media.contains(' '))
+        .filter(|media| onrecord_core::frame::check_media(media).is_ok())
         .map(str::to_owned);
     let base64 = block.pointer("/source/type").and_then(Value::as_str) == Some("base64");
     if let Some(slot) = block.pointer_mut("/source/data").filter(|_| base64) {

@@ -191,3 +191,42 @@ pub(super) fn unescape(raw: &str) -> String {
         raw.into()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_run_ends_at_the_first_byte_that_is_not_plain() {
+        for byte in 0..=255 {
+            let plain = (0x20..0x80).contains(&byte) && byte != b'"' && byte != b'\\';
+            for at in 0..19 {
+                // What follows may hide nothing: these are marked by a borrow if the byte before is.
+                for after in [b' ', b'!', b'#', b']', b'a', b'"'] {
+                    let mut bytes = [b'a'; 20];
+                    bytes[at] = byte;
+                    bytes[at + 1] = after;
+                    let end = if !plain {
+                        at
+                    } else if after == b'"' {
+                        at + 1
+                    } else {
+                        20
+                    };
+                    assert_eq!(plain_run(&bytes, 0), end, "{byte} at {at}, {after}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn noncharacters_are_found_in_every_plane() {
+        for code in (0x80..=0x10_ffff).filter_map(char::from_u32) {
+            let text = String::from(code);
+            let noncharacter =
+                u32::from(code) & 0xfffe == 0xfffe || ('\u{fdd0}'..='\u{fdef}').contains(&code);
+            let end = if noncharacter { Err(0) } else { Ok(text.len()) };
+            assert_eq!(wide_run(text.as_bytes(), 0), end, "{code:?}");
+        }
+    }
+}
