@@ -7,6 +7,7 @@
 
 pub mod claude;
 pub mod lines;
+pub mod payload;
 pub mod record;
 pub mod request;
 pub mod swe;
@@ -18,7 +19,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use request::{FrameRequest, Payload};
+use payload::Payload;
+use request::FrameRequest;
 
 /// Name and version of the mapping, in every `session` frame. It changes when the same file gives
 /// other requests than before, and with nothing else.

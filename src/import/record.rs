@@ -8,7 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 use onrecord_core::json::{self, Limits, Reason};
 use serde_json::Value;
 
-use super::request::{FrameRequest, PART_BYTES, Payload, object};
+use super::payload::{PART_BYTES, Payload};
+use super::request::{FrameRequest, object};
 
 /// Records are nested less deep than the format allows: a reference to a payload is one level deeper
 /// than the text in whose place it stands.
@@ -187,7 +188,8 @@ fn reference(key: &str, name: &str) -> Value {
 #[allow(clippy::disallowed_methods, reason = "tests compare values")]
 mod tests {
     use super::*;
-    use crate::import::request::{Content, Turn};
+    use crate::import::payload::Content;
+    use crate::import::request::Turn;
     use serde_json::json;
 
     fn record(bytes: &[u8]) -> Record {

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use onrecord::import::request::{Content, FrameRequest, Link, Payload, Turn};
+use onrecord::import::payload::{Content, Payload};
+use onrecord::import::request::{FrameRequest, Link, Turn};
 use onrecord::import::{Event, Format, Opening, Reader, Tally, detect};
 use onrecord_core::frame::{Kind, Rel};
 use onrecord_core::json::{Limits, canonicalize};

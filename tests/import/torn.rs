@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use onrecord::import::request::Content;
+use onrecord::import::payload::Content;
 use serde_json::Value;
 
 use crate::mapping::{Read, read};

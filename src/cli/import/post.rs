@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::client::{Client, ClientError, Problem};
-use crate::import::request::{FrameRequest, IMPORTER, Importer, Payload};
+use crate::import::payload::Payload;
+use crate::import::request::{FrameRequest, IMPORTER, Importer};
 use crate::import::{ImportError, Opening};
 
 /// Frames of a batch.

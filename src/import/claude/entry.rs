@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::message;
 use super::thread::Thread;
+use super::tools;
 use crate::import::record::{Record, extract};
 use crate::import::request::FrameRequest;
 use crate::import::text::{Written, written_time};
@@ -232,8 +233,8 @@ pub(super) fn map(line: u64, record: Record, thread: &mut Thread) -> Mapped {
     let mapped = match kind.as_str() {
         "user" => message::user(&mut entry, thread),
         "assistant" => message::assistant(&mut entry, thread),
-        "tool_use" => Some(message::lone_call(&mut entry, thread)),
-        "tool_result" => Some(message::lone_result(&mut entry, thread)),
+        "tool_use" => Some(tools::lone_call(&mut entry, thread)),
+        "tool_result" => Some(tools::lone_result(&mut entry, thread)),
         "system" => system(&entry, thread),
         "attachment" => attachment(&mut entry, thread),
         other => plain(other).map(|plain| beside(&entry, thread, plain)),

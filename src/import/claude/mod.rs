@@ -7,6 +7,7 @@
 mod entry;
 mod message;
 mod thread;
+mod tools;
 
 use std::fs::File;
 use std::io::{BufReader, Read as _, Take};
@@ -15,8 +16,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::lines::{Line, Lines};
+use super::payload::Payload;
 use super::record::{self, Reading, Record};
-use super::request::{FrameRequest, Link, Payload, Turn, key_part, label, object};
+use super::request::{FrameRequest, Link, Turn, key_part, label, object};
 use super::text::{is_uuid, written_time};
 use super::{Event, Format, ImportError, MAPPING, Notice, Opening, Tally, open_file, stem};
 use thread::Threads;
