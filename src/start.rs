@@ -79,7 +79,12 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
     let (cluster, url) = match &config.database_url {
         Some(url) => (None, url.clone()),
         None => {
-            let cluster = Cluster::start(&config.data_dir, config.durability, config.postgres_bin.as_deref()).await?;
+            let cluster = Cluster::start(
+                &config.data_dir,
+                config.durability,
+                config.postgres_bin.as_deref(),
+            )
+            .await?;
             Store::create_database(cluster.url(), DATABASE).await?;
             let url = cluster.database_url(DATABASE);
             (Some(cluster), url)
@@ -87,19 +92,33 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
     };
     Store::prepare(&url).await?;
     let store = Store::connect(&url, config.connections).await?;
-    let keys = config.keys.clone().unwrap_or_else(|| config.data_dir.join("keys"));
+    let keys = config
+        .keys
+        .clone()
+        .unwrap_or_else(|| config.data_dir.join("keys"));
     let vault = Vault::open(&keys, config.root_key.as_deref())?;
     let recorder = Recorder::new(store, Arc::new(vault));
     let token = match first_token(&recorder, config).await? {
         Some(token) => {
             let path = config.data_dir.join(TOKEN_FILE);
-            write_token(&path, &token).map_err(|source| StartError::Token { path: path.clone(), source })?;
+            write_token(&path, &token).map_err(|source| StartError::Token {
+                path: path.clone(),
+                source,
+            })?;
             Some((path, token))
         }
         None => None,
     };
-    let app = App { recorder, public_host: config.public_host.clone(), upload_bytes: UPLOAD_BYTES };
-    Ok(Started { app, cluster, token })
+    let app = App {
+        recorder,
+        public_host: config.public_host.clone(),
+        upload_bytes: UPLOAD_BYTES,
+    };
+    Ok(Started {
+        app,
+        cluster,
+        token,
+    })
 }
 
 /// Makes the first tenant where there is none. Several servers may start on one empty database: one of
@@ -107,8 +126,17 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
 async fn first_token(recorder: &Recorder, config: &Config) -> Result<Option<String>, StartError> {
     let _turn = recorder.store().first_tenant_turn().await?;
     let made = match recorder.store().first_tenant().await? {
-        None => Some(recorder.create_tenant(&config.public_host, "first").await?.1),
-        Some(tenant) if config.new_token => Some(recorder.create_token(tenant, crate::access::TokenRequest::owner()).await?),
+        None => Some(
+            recorder
+                .create_tenant(&config.public_host, "first")
+                .await?
+                .1,
+        ),
+        Some(tenant) if config.new_token => Some(
+            recorder
+                .create_token(tenant, crate::access::TokenRequest::owner())
+                .await?,
+        ),
         Some(_) => None,
     };
     Ok(made.map(|new| new.token.0))
@@ -120,7 +148,12 @@ fn write_token(path: &Path, token: &str) -> io::Result<()> {
         fs::create_dir_all(folder)?;
     }
     let temporary = path.with_extension("token.new");
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&temporary)?;
     writeln!(file, "{token}")?;
     file.sync_all()?;
     fs::rename(&temporary, path)

@@ -28,7 +28,13 @@ pub enum Role {
 
 impl Role {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Agent, Self::Gate, Self::Auditor, Self::Compliance, Self::Admin];
+    pub const ALL: [Self; 5] = [
+        Self::Agent,
+        Self::Gate,
+        Self::Auditor,
+        Self::Compliance,
+        Self::Admin,
+    ];
 
     /// The word.
     pub fn as_str(self) -> &'static str {
@@ -127,14 +133,24 @@ pub struct TokenRequest {
 impl TokenRequest {
     /// The owner's token: every role, for any actor.
     pub fn owner() -> Self {
-        Self { name: "owner".to_owned(), roles: Role::ALL.to_vec(), actor_type: None, actor_id: None, expires_at: None }
+        Self {
+            name: "owner".to_owned(),
+            roles: Role::ALL.to_vec(),
+            actor_type: None,
+            actor_id: None,
+            expires_at: None,
+        }
     }
 
     fn check(&self) -> Result<(), AccessError> {
         let malformed = |text: &str| Err(AccessError::Malformed(text.to_owned()));
-        let speakable = |text: &str| !text.is_empty() && text.chars().count() <= 200 && !text.chars().any(char::is_control);
+        let speakable = |text: &str| {
+            !text.is_empty() && text.chars().count() <= 200 && !text.chars().any(char::is_control)
+        };
         if !speakable(&self.name) || self.actor_id.as_deref().is_some_and(|id| !speakable(id)) {
-            return malformed("name and actor id have 1 to 200 characters, none of them a control character");
+            return malformed(
+                "name and actor id have 1 to 200 characters, none of them a control character",
+            );
         }
         if self.roles.is_empty() {
             return malformed("a token has at least one role");
@@ -153,7 +169,11 @@ const ID_CHARS: usize = 12;
 const SECRET_CHARS: usize = 50;
 
 /// Makes a token in a transaction and returns it. The secret has 50 characters of 36, which is 258 bits.
-pub(crate) async fn create(tx: &mut store::Tx, tenant: &TenantId, request: &TokenRequest) -> Result<NewToken, AccessError> {
+pub(crate) async fn create(
+    tx: &mut store::Tx,
+    tenant: &TenantId,
+    request: &TokenRequest,
+) -> Result<NewToken, AccessError> {
     request.check()?;
     let id = vault::new_name(ID_CHARS)?;
     let secret = vault::new_name(SECRET_CHARS)?;
@@ -162,7 +182,11 @@ pub(crate) async fn create(tx: &mut store::Tx, tenant: &TenantId, request: &Toke
         tenant: tenant.clone(),
         name: request.name.clone(),
         secret_hash: Hash::of(&[secret.as_bytes()]).0.to_vec(),
-        roles: request.roles.iter().map(|role| role.as_str().to_owned()).collect(),
+        roles: request
+            .roles
+            .iter()
+            .map(|role| role.as_str().to_owned())
+            .collect(),
         actor_type: request.actor_type.map(|kind| kind.as_str().to_owned()),
         actor_id: request.actor_id.clone(),
         created_at: Timestamp::from_micros(0).ok_or(AccessError::Unauthenticated)?,
@@ -171,18 +195,31 @@ pub(crate) async fn create(tx: &mut store::Tx, tenant: &TenantId, request: &Toke
         live: true,
     };
     store::tokens::insert(tx, &row).await?;
-    Ok(NewToken { token: Secret(format!("{PREFIX}{id}_{secret}")), id })
+    Ok(NewToken {
+        token: Secret(format!("{PREFIX}{id}_{secret}")),
+        id,
+    })
 }
 
 /// Finds out who calls.
 pub async fn authenticate(store: &Store, token: &str) -> Result<Caller, AccessError> {
-    let (id, secret) = token.strip_prefix(PREFIX).and_then(|rest| rest.split_once('_')).ok_or(AccessError::Unauthenticated)?;
-    let plausible = |text: &str, length: usize| text.len() == length && text.bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase());
+    let (id, secret) = token
+        .strip_prefix(PREFIX)
+        .and_then(|rest| rest.split_once('_'))
+        .ok_or(AccessError::Unauthenticated)?;
+    let plausible = |text: &str, length: usize| {
+        text.len() == length
+            && text
+                .bytes()
+                .all(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase())
+    };
     if !plausible(id, ID_CHARS) || !plausible(secret, SECRET_CHARS) {
         return Err(AccessError::Unauthenticated);
     }
     let row = store.token(id).await?.ok_or(AccessError::Unauthenticated)?;
-    let same: bool = subtle::ConstantTimeEq::ct_eq(&Hash::of(&[secret.as_bytes()]).0[..], &row.secret_hash[..]).into();
+    let same: bool =
+        subtle::ConstantTimeEq::ct_eq(&Hash::of(&[secret.as_bytes()]).0[..], &row.secret_hash[..])
+            .into();
     if !same || !row.live {
         return Err(AccessError::Unauthenticated);
     }
@@ -190,7 +227,11 @@ pub async fn authenticate(store: &Store, token: &str) -> Result<Caller, AccessEr
         tenant: row.tenant,
         token: row.id,
         name: row.name,
-        roles: row.roles.iter().filter_map(|word| Role::from_word(word)).collect(),
+        roles: row
+            .roles
+            .iter()
+            .filter_map(|word| Role::from_word(word))
+            .collect(),
         actor_type: row.actor_type.as_deref().and_then(ActorType::from_word),
         actor_id: row.actor_id,
     })
@@ -199,7 +240,14 @@ pub async fn authenticate(store: &Store, token: &str) -> Result<Caller, AccessEr
 impl Caller {
     /// The server itself, for what it does on its own account.
     pub(crate) fn server(tenant: TenantId) -> Self {
-        Self { tenant, token: String::new(), name: "onrecord".to_owned(), roles: Vec::new(), actor_type: Some(ActorType::System), actor_id: Some("onrecord".to_owned()) }
+        Self {
+            tenant,
+            token: String::new(),
+            name: "onrecord".to_owned(),
+            roles: Vec::new(),
+            actor_type: Some(ActorType::System),
+            actor_id: Some("onrecord".to_owned()),
+        }
     }
 
     /// Fails unless the token has one of the roles.
@@ -217,16 +265,29 @@ impl Caller {
 
     /// The actor that the token stands for when nothing else is said.
     pub fn actor(&self) -> Actor {
-        let by_role = [ActorType::Agent, ActorType::Verifier, ActorType::Human].into_iter().find(|kind| self.may_be(*kind));
+        let by_role = [ActorType::Agent, ActorType::Verifier, ActorType::Human]
+            .into_iter()
+            .find(|kind| self.may_be(*kind));
         let kind = self.actor_type.or(by_role).unwrap_or(ActorType::System);
-        Actor { id: self.actor_id.clone().unwrap_or_else(|| self.name.clone()), keyid: None, kind }
+        Actor {
+            id: self.actor_id.clone().unwrap_or_else(|| self.name.clone()),
+            keyid: None,
+            kind,
+        }
     }
 
     /// The person, or whatever the token is, that reads or exports.
     pub fn reader(&self) -> Actor {
         let person = self.actor_type.is_none() && self.may_be(ActorType::Human);
         let actor = self.actor();
-        if person { Actor { kind: ActorType::Human, ..actor } } else { actor }
+        if person {
+            Actor {
+                kind: ActorType::Human,
+                ..actor
+            }
+        } else {
+            actor
+        }
     }
 
     /// The actor of a frame: the one asked for, if the token may speak for it, or its own.
@@ -234,22 +295,42 @@ impl Caller {
         let actor = match asked {
             Some(actor) => actor,
             // Somebody with every role who posts a verdict means to be the verifier.
-            None if kind == Kind::GateResult && self.actor_type.is_none() && self.may_be(ActorType::Verifier) => Actor { kind: ActorType::Verifier, ..self.actor() },
+            None if kind == Kind::GateResult
+                && self.actor_type.is_none()
+                && self.may_be(ActorType::Verifier) =>
+            {
+                Actor {
+                    kind: ActorType::Verifier,
+                    ..self.actor()
+                }
+            }
             None => self.actor(),
         };
         self.check(&actor)?;
-        if kind == Kind::GateResult && !matches!(actor.kind, ActorType::Verifier | ActorType::Importer) {
-            return Err(AccessError::Actor(format!("a gate_result is written by a verifier (or an importer, for what a transcript says), not by {} {:?}", actor.kind, actor.id)));
+        if kind == Kind::GateResult
+            && !matches!(actor.kind, ActorType::Verifier | ActorType::Importer)
+        {
+            return Err(AccessError::Actor(format!(
+                "a gate_result is written by a verifier (or an importer, for what a transcript says), not by {} {:?}",
+                actor.kind, actor.id
+            )));
         }
         Ok(actor)
     }
 
     fn check(&self, actor: &Actor) -> Result<(), AccessError> {
-        let refuse = |why: String| Err(AccessError::Actor(format!("the token may not write as {} {:?}: {why}", actor.kind, actor.id)));
+        let refuse = |why: String| {
+            Err(AccessError::Actor(format!(
+                "the token may not write as {} {:?}: {why}",
+                actor.kind, actor.id
+            )))
+        };
         if !self.may_be(actor.kind) {
             return refuse(match actor.kind {
                 ActorType::Verifier => "only gate tokens write as verifier".to_owned(),
-                ActorType::Human => "only people's tokens (auditor, compliance, admin) write as human".to_owned(),
+                ActorType::Human => {
+                    "only people's tokens (auditor, compliance, admin) write as human".to_owned()
+                }
                 ActorType::System => "only the store writes as system".to_owned(),
                 _ => "only agent tokens write as agent, tool or importer".to_owned(),
             });

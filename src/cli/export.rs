@@ -27,14 +27,30 @@ pub struct ExportArgs {
 pub async fn run(args: ExportArgs, client: Client) -> anyhow::Result<()> {
     let payloads = if args.no_payloads { "none" } else { "all" };
     let (path, name) = match args.turn {
-        Some(turn) => (format!("/v1/runs/{}/turns/{turn}/proof?payloads={payloads}", args.run), format!("turn-{turn}.turn-proof.json")),
+        Some(turn) => (
+            format!(
+                "/v1/runs/{}/turns/{turn}/proof?payloads={payloads}",
+                args.run
+            ),
+            format!("turn-{turn}.turn-proof.json"),
+        ),
         None => {
-            let query = super::runs::encode(&[("purpose", args.purpose), ("payloads", payloads.to_owned())])?;
-            (format!("/v1/runs/{}/export?{query}", args.run), format!("run-{}.onrecord.tar", args.run))
+            let query = super::runs::encode(&[
+                ("purpose", args.purpose),
+                ("payloads", payloads.to_owned()),
+            ])?;
+            (
+                format!("/v1/runs/{}/export?{query}", args.run),
+                format!("run-{}.onrecord.tar", args.run),
+            )
         }
     };
     let output = args.output.unwrap_or_else(|| PathBuf::from(name));
     let bytes = client.download(&path, &output).await?;
-    eprintln!("wrote {} ({bytes} bytes); check it with: onrecord verify --trust FILE {}", output.display(), output.display());
+    eprintln!(
+        "wrote {} ({bytes} bytes); check it with: onrecord verify --trust FILE {}",
+        output.display(),
+        output.display()
+    );
     Ok(())
 }

@@ -13,5 +13,9 @@ pub struct MigrateArgs {
 /// Runs the command.
 pub async fn run(args: MigrateArgs) -> anyhow::Result<()> {
     let changed = Store::migrate(&args.database_url).await?;
-    super::print(if changed { "migrated\n" } else { "up to date\n" })
+    super::print(if changed {
+        "migrated\n"
+    } else {
+        "up to date\n"
+    })
 }

@@ -19,10 +19,24 @@ pub struct SealArgs {
 
 /// Runs the command.
 pub async fn run(args: SealArgs, client: Client) -> anyhow::Result<()> {
-    let (_, seal): (_, Value) = client.post(&format!("/v1/runs/{}/seal", args.run), &json!({ "interrupted": args.interrupted })).await?;
+    let (_, seal): (_, Value) = client
+        .post(
+            &format!("/v1/runs/{}/seal", args.run),
+            &json!({ "interrupted": args.interrupted }),
+        )
+        .await?;
     if args.json {
         return super::print(&format!("{seal}\n"));
     }
     let text = |name: &str| seal[name].as_str().unwrap_or("").to_owned();
-    super::print(&format!("sealed {} at {}: {} frames, {}, outcome {}\nhead {}\nledger entry {}\n", args.run, text("sealed_at"), seal["size"], text("completeness"), text("outcome"), text("head"), seal["index"]))
+    super::print(&format!(
+        "sealed {} at {}: {} frames, {}, outcome {}\nhead {}\nledger entry {}\n",
+        args.run,
+        text("sealed_at"),
+        seal["size"],
+        text("completeness"),
+        text("outcome"),
+        text("head"),
+        seal["index"]
+    ))
 }

@@ -20,7 +20,12 @@ pub struct ServeArgs {
     #[arg(long, env = "ONRECORD_DATA_DIR", value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
     /// Address to listen on
-    #[arg(long, env = "ONRECORD_LISTEN", value_name = "ADDR", default_value = "127.0.0.1:8470")]
+    #[arg(
+        long,
+        env = "ONRECORD_LISTEN",
+        value_name = "ADDR",
+        default_value = "127.0.0.1:8470"
+    )]
     pub listen: String,
     /// PostgreSQL to use; without it the server runs an embedded one in its data folder
     #[arg(long, env = "DATABASE_URL", value_name = "URL", hide_env_values = true)]
@@ -39,13 +44,23 @@ pub struct ServeArgs {
     #[arg(long, env = "CREDENTIALS_DIRECTORY", value_name = "DIR", hide = true)]
     pub credentials: Option<PathBuf>,
     /// Host in the names of new ledgers; it stands in evidence for ever
-    #[arg(long, env = "ONRECORD_PUBLIC_HOST", value_name = "HOST", default_value = "localhost")]
+    #[arg(
+        long,
+        env = "ONRECORD_PUBLIC_HOST",
+        value_name = "HOST",
+        default_value = "localhost"
+    )]
     pub public_host: String,
     /// Connections to the database
     #[arg(long, env = "ONRECORD_CONNECTIONS", value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(2..=500))]
     pub connections: u32,
     /// Seal runs as interrupted that nobody wrote to for so many hours; 0 for never
-    #[arg(long, env = "ONRECORD_SEAL_IDLE_HOURS", value_name = "HOURS", default_value_t = 24)]
+    #[arg(
+        long,
+        env = "ONRECORD_SEAL_IDLE_HOURS",
+        value_name = "HOURS",
+        default_value_t = 24
+    )]
     pub seal_idle_hours: u64,
     /// Make another owner's token, if the first one is lost
     #[arg(long)]
@@ -59,9 +74,14 @@ impl ServeArgs {
     fn config(&self) -> anyhow::Result<Config> {
         let data_dir = match &self.data_dir {
             Some(dir) => dir.clone(),
-            None => default_data_dir().context("no --data-dir, and the environment names no home folder")?,
+            None => default_data_dir()
+                .context("no --data-dir, and the environment names no home folder")?,
         };
-        let credential = self.credentials.as_ref().map(|dir| dir.join("root.key")).filter(|path| path.exists());
+        let credential = self
+            .credentials
+            .as_ref()
+            .map(|dir| dir.join("root.key"))
+            .filter(|path| path.exists());
         Ok(Config {
             data_dir,
             database_url: self.database_url.clone().filter(|url| !url.is_empty()),
@@ -78,12 +98,20 @@ impl ServeArgs {
 
 /// Root's data belongs where PostgreSQL's user may go.
 fn default_data_dir() -> Option<PathBuf> {
-    #[expect(clippy::disallowed_methods, reason = "the default folder is the environment's, as the XDG base directories say")]
-    let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the default folder is the environment's, as the XDG base directories say"
+    )]
+    let variable = |name| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
     if rustix::process::geteuid().is_root() {
         return Some(PathBuf::from("/var/lib/onrecord"));
     }
-    let data = variable("XDG_DATA_HOME").or_else(|| Some(variable("HOME")?.join(".local/share")))?;
+    let data =
+        variable("XDG_DATA_HOME").or_else(|| Some(variable("HOME")?.join(".local/share")))?;
     Some(data.join("onrecord"))
 }
 
@@ -91,13 +119,17 @@ fn default_data_dir() -> Option<PathBuf> {
 pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     super::log(args.log_json);
     let config = args.config()?;
-    let listener = TcpListener::bind(&args.listen).await.with_context(|| format!("cannot listen on {}", args.listen))?;
+    let listener = TcpListener::bind(&args.listen)
+        .await
+        .with_context(|| format!("cannot listen on {}", args.listen))?;
     let address = listener.local_addr()?;
     // Asked for before anything is started, so that Ctrl-C during the start is not the default's abrupt end.
     let stop = stop_signal()?;
     let started = start(&config).await?;
     announce(&started, &format!("http://{address}"));
-    let Started { app, mut cluster, .. } = started;
+    let Started {
+        app, mut cluster, ..
+    } = started;
     let idle = args.seal_idle_hours;
     let recorder = app.recorder.clone();
     let sweeper = tokio::spawn(async move {
@@ -147,7 +179,10 @@ async fn ended(cluster: &mut Option<Cluster>) -> anyhow::Error {
 
 /// Done at the first SIGINT or SIGTERM.
 pub(super) fn stop_signal() -> anyhow::Result<impl Future<Output = ()> + Send> {
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let (mut interrupt, mut terminate) = (
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+    );
     Ok(async move {
         tokio::select! {
             _ = interrupt.recv() => {}
@@ -162,6 +197,9 @@ fn announce(started: &Started, url: &str) {
     eprintln!("  docs    {url}/docs");
     if let Some((path, token)) = &started.token {
         eprintln!("  token   {token}");
-        eprintln!("          the owner's: every role, for any actor. Shown this once, and kept in {}", path.display());
+        eprintln!(
+            "          the owner's: every role, for any actor. Shown this once, and kept in {}",
+            path.display()
+        );
     }
 }

@@ -22,16 +22,33 @@ pub struct ShowArgs {
 /// Runs the command.
 pub async fn run(args: ShowArgs, client: Client) -> anyhow::Result<()> {
     let run: Value = client.read(&format!("/v1/runs/{}", args.run)).await?;
-    super::print(&if args.json { format!("{run}\n") } else { header(&run) })?;
+    super::print(&if args.json {
+        format!("{run}\n")
+    } else {
+        header(&run)
+    })?;
     let size = run["size"].as_u64().unwrap_or(0);
-    let unknown: Vec<u64> = run["unknown_outcomes"]["frames"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
+    let unknown: Vec<u64> = run["unknown_outcomes"]["frames"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_u64)
+        .collect();
     for from in (0..size).step_by(PAGE as usize) {
-        let page = client.read_bytes(&format!("/v1/runs/{}/frames?from={from}&limit={PAGE}", args.run)).await?;
+        let page = client
+            .read_bytes(&format!(
+                "/v1/runs/{}/frames?from={from}&limit={PAGE}",
+                args.run
+            ))
+            .await?;
         if args.json {
             super::print(&String::from_utf8_lossy(&page))?;
             continue;
         }
-        for line in page.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        for line in page
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+        {
             let frame: Value = serde_json::from_slice(line)?;
             super::print(&timeline(&frame, &unknown))?;
         }
@@ -41,13 +58,30 @@ pub async fn run(args: ShowArgs, client: Client) -> anyhow::Result<()> {
 
 fn header(run: &Value) -> String {
     let text = |name: &str| escape(run[name].as_str().unwrap_or("")).to_string();
-    let mut lines = vec![format!("run {} (no. {}) of {}", text("run"), run["run_no"], text("agent"))];
-    lines.push(format!("{}, outcome {}, {} frames, {} payloads, opened {}", text("status"), text("outcome"), run["size"], run["payloads"], text("opened_at")));
+    let mut lines = vec![format!(
+        "run {} (no. {}) of {}",
+        text("run"),
+        run["run_no"],
+        text("agent")
+    )];
+    lines.push(format!(
+        "{}, outcome {}, {} frames, {} payloads, opened {}",
+        text("status"),
+        text("outcome"),
+        run["size"],
+        run["payloads"],
+        text("opened_at")
+    ));
     if let Some(at) = run["sealed_at"].as_str() {
-        lines.push(format!("sealed {at}, ledger entry {}", run["ledger"]["seal_index"]));
+        lines.push(format!(
+            "sealed {at}, ledger entry {}",
+            run["ledger"]["seal_index"]
+        ));
     }
     if let Some(count) = run["unknown_outcomes"]["count"].as_u64() {
-        lines.push(format!("{count} tool calls have no result: whether they had an effect is not known"));
+        lines.push(format!(
+            "{count} tool calls have no result: whether they had an effect is not known"
+        ));
     }
     lines.push(format!("head {}", text("head")));
     lines.join("\n") + "\n\n"
@@ -57,21 +91,42 @@ fn header(run: &Value) -> String {
 fn timeline(frame: &Value, unknown: &[u64]) -> String {
     let seq = frame["seq"].as_u64().unwrap_or(0);
     let kind = frame["kind"].as_str().unwrap_or("");
-    let indent = if frame["turn"].is_u64() && !matches!(kind, "turn" | "turn_end") { "  " } else { "" };
-    let clock = frame["at"].as_str().and_then(|at| at.get(11..23)).unwrap_or("");
-    let actor = format!("{}:{}", frame["actor"]["type"].as_str().unwrap_or(""), frame["actor"]["id"].as_str().unwrap_or(""));
+    let indent = if frame["turn"].is_u64() && !matches!(kind, "turn" | "turn_end") {
+        "  "
+    } else {
+        ""
+    };
+    let clock = frame["at"]
+        .as_str()
+        .and_then(|at| at.get(11..23))
+        .unwrap_or("");
+    let actor = format!(
+        "{}:{}",
+        frame["actor"]["type"].as_str().unwrap_or(""),
+        frame["actor"]["id"].as_str().unwrap_or("")
+    );
     let mut facts = Vec::new();
     if let Some(turn) = frame["turn"].as_u64().filter(|_| kind == "turn") {
         facts.push(format!("#{turn}"));
     }
-    for (name, value) in frame["body"].as_object().into_iter().flatten().filter(|(name, _)| !matches!(name.as_str(), "root" | "nonce" | "suite")) {
+    for (name, value) in frame["body"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| !matches!(name.as_str(), "root" | "nonce" | "suite"))
+    {
         match value {
             Value::String(text) => facts.push(format!("{name}={text}")),
             Value::Number(_) | Value::Bool(_) => facts.push(format!("{name}={value}")),
             _ => {}
         }
     }
-    let payloads: Vec<&str> = frame["payloads"].as_array().into_iter().flatten().filter_map(|payload| payload["name"].as_str()).collect();
+    let payloads: Vec<&str> = frame["payloads"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|payload| payload["name"].as_str())
+        .collect();
     if !payloads.is_empty() {
         facts.push(format!("[{}]", payloads.join(" ")));
     }
@@ -83,6 +138,10 @@ fn timeline(frame: &Value, unknown: &[u64]) -> String {
     if unknown.contains(&seq) {
         facts.push("OUTCOME UNKNOWN".to_owned());
     }
-    let line = format!("{clock} {seq:>5}  {indent}{kind:<13} {:<24} {}", escape(&actor), escape(&facts.join(" ")));
+    let line = format!(
+        "{clock} {seq:>5}  {indent}{kind:<13} {:<24} {}",
+        escape(&actor),
+        escape(&facts.join(" "))
+    );
     fit(line.trim_end()) + "\n"
 }

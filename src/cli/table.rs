@@ -8,19 +8,39 @@ fn width() -> Option<usize> {
     if !stdout.is_terminal() {
         return None;
     }
-    rustix::termios::tcgetwinsize(stdout).ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 20)
+    rustix::termios::tcgetwinsize(stdout)
+        .ok()
+        .map(|size| usize::from(size.ws_col))
+        .filter(|columns| *columns > 20)
 }
 
 /// Rows under a head, columns as wide as their widest cell; what is beyond the terminal is cut.
 pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
-    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| onrecord_verify::escape(cell).to_string()).collect()).collect();
+    let rows: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| {
+            row.iter()
+                .map(|cell| onrecord_verify::escape(cell).to_string())
+                .collect()
+        })
+        .collect();
     let columns: Vec<usize> = (0..head.len())
-        .map(|column| rows.iter().map(|row| row[column].chars().count()).chain([head[column].chars().count()]).max().unwrap_or(0))
+        .map(|column| {
+            rows.iter()
+                .map(|row| row[column].chars().count())
+                .chain([head[column].chars().count()])
+                .max()
+                .unwrap_or(0)
+        })
         .collect();
     let head: Vec<String> = head.iter().map(|cell| (*cell).to_owned()).collect();
     let mut text = String::new();
     for row in std::iter::once(&head).chain(&rows) {
-        let cells: Vec<String> = row.iter().zip(&columns).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let cells: Vec<String> = row
+            .iter()
+            .zip(&columns)
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
         text.push_str(&fit(cells.join("  ").trim_end()));
         text.push('\n');
     }
@@ -30,7 +50,9 @@ pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
 /// A line that fits the terminal.
 pub(super) fn fit(line: &str) -> String {
     match width() {
-        Some(width) if line.chars().count() > width => line.chars().take(width - 1).chain(['…']).collect(),
+        Some(width) if line.chars().count() > width => {
+            line.chars().take(width - 1).chain(['…']).collect()
+        }
         _ => line.to_owned(),
     }
 }

@@ -24,5 +24,9 @@ enum TenantCommand {
 pub async fn run(args: TenantArgs, client: Client) -> anyhow::Result<()> {
     let TenantCommand::Create { name } = args.command;
     let (_, made): (_, Value) = client.post("/v1/tenants", &json!({ "name": name })).await?;
-    super::print(&format!("{}\n{}\n", made["tenant"].as_str().unwrap_or_default(), made["token"].as_str().unwrap_or_default()))
+    super::print(&format!(
+        "{}\n{}\n",
+        made["tenant"].as_str().unwrap_or_default(),
+        made["token"].as_str().unwrap_or_default()
+    ))
 }

@@ -47,26 +47,45 @@ enum TokenCommand {
 /// Runs the command.
 pub async fn run(args: TokenArgs, client: Client) -> anyhow::Result<()> {
     match args.command {
-        TokenCommand::Create { name, roles, actor_type, actor_id, expires_at } => {
+        TokenCommand::Create {
+            name,
+            roles,
+            actor_type,
+            actor_id,
+            expires_at,
+        } => {
             let mut request = json!({ "name": name, "roles": roles });
             if actor_type.is_some() || actor_id.is_some() {
-                let parts = [("type", actor_type), ("id", actor_id)].into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.into())));
+                let parts = [("type", actor_type), ("id", actor_id)]
+                    .into_iter()
+                    .filter_map(|(name, value)| Some((name.to_owned(), value?.into())));
                 request["actor"] = Value::Object(parts.collect());
             }
             if let Some(time) = expires_at {
                 request["expires_at"] = time.into();
             }
             let (_, token): (_, Value) = client.post("/v1/tokens", &request).await?;
-            super::print(&format!("{}\n", token["token"].as_str().unwrap_or_default()))
+            super::print(&format!(
+                "{}\n",
+                token["token"].as_str().unwrap_or_default()
+            ))
         }
         TokenCommand::List { json } => {
             let list: Value = client.read("/v1/tokens").await?;
-            let tokens = list["tokens"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let tokens = list["tokens"]
+                .as_array()
+                .map(Vec::as_slice)
+                .unwrap_or_default();
             if json {
-                return tokens.iter().try_for_each(|token| super::print(&format!("{token}\n")));
+                return tokens
+                    .iter()
+                    .try_for_each(|token| super::print(&format!("{token}\n")));
             }
             let rows: Vec<Vec<String>> = tokens.iter().map(row).collect();
-            super::print(&table(&["ID", "NAME", "ROLES", "ACTOR", "CREATED", "STATE"], &rows))
+            super::print(&table(
+                &["ID", "NAME", "ROLES", "ACTOR", "CREATED", "STATE"],
+                &rows,
+            ))
         }
         TokenCommand::Revoke { id } => {
             client.delete(&format!("/v1/tokens/{id}")).await?;
@@ -77,12 +96,28 @@ pub async fn run(args: TokenArgs, client: Client) -> anyhow::Result<()> {
 
 fn row(token: &Value) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
-    let roles: Vec<&str> = token["roles"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let roles: Vec<&str> = token["roles"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
     let any = |value: &Value| value.as_str().unwrap_or("any").to_owned();
     let state = match (&token["revoked_at"], &token["expires_at"]) {
         (Value::String(at), _) => format!("revoked {at}"),
         (_, Value::String(at)) => format!("until {at}"),
         _ => "live".to_owned(),
     };
-    vec![text(&token["id"]), text(&token["name"]), roles.join(","), format!("{}:{}", any(&token["actor"]["type"]), any(&token["actor"]["id"])), text(&token["created_at"]), state]
+    vec![
+        text(&token["id"]),
+        text(&token["name"]),
+        roles.join(","),
+        format!(
+            "{}:{}",
+            any(&token["actor"]["type"]),
+            any(&token["actor"]["id"])
+        ),
+        text(&token["created_at"]),
+        state,
+    ]
 }

@@ -9,14 +9,24 @@ use std::process::ExitCode;
 #[command(disable_help_flag = true)]
 pub struct VerifyArgs {
     /// `[--trust FILE] [--full] [--ledger FILE] [--receipts FILE] [--json] FILE`; see --help
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "ARGS"
+    )]
     pub args: Vec<OsString>,
 }
 
 /// Runs the command.
 pub fn run(args: VerifyArgs) -> ExitCode {
-    #[expect(clippy::disallowed_methods, reason = "where the user's configuration is, the verifier is told by its caller")]
-    let config_dir = config_dir(std::env::var_os("XDG_CONFIG_HOME"), std::env::var_os("HOME"));
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "where the user's configuration is, the verifier is told by its caller"
+    )]
+    let config_dir = config_dir(
+        std::env::var_os("XDG_CONFIG_HOME"),
+        std::env::var_os("HOME"),
+    );
     let surroundings = Surroundings {
         config_dir,
         stdin: &mut std::io::stdin().lock(),

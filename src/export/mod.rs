@@ -39,7 +39,9 @@ pub enum ExportError {
     #[error("a stored frame of run {0} cannot be read")]
     Frame(RunId),
     /// A payload does not open: its ciphertext was altered or belongs elsewhere.
-    #[error("payload {commit} of run {run} does not open; export with payloads=none to leave payloads out")]
+    #[error(
+        "payload {commit} of run {run} does not open; export with payloads=none to leave payloads out"
+    )]
     Payload {
         /// The run.
         run: RunId,
@@ -90,17 +92,31 @@ const PAGE: u32 = 500;
 impl Recorder {
     /// Begins to export a run. What is wrong before the first byte is an error here; afterwards the
     /// stream breaks off.
-    pub async fn export(&self, caller: Caller, run: RunId, request: ExportRequest) -> Result<Pieces, RecordError> {
+    pub async fn export(
+        &self,
+        caller: Caller,
+        run: RunId,
+        request: ExportRequest,
+    ) -> Result<Pieces, RecordError> {
         let recorder = self.clone();
         let (sink, pieces) = mpsc::channel(WAITING_PIECES);
         let source = self
             .detached(async move {
                 let keys = recorder.public_keys(&caller.tenant).await?;
                 let mut tx = recorder.store.snapshot(&caller.tenant).await?;
-                let row = store::runs::find(&mut tx, &run).await?.ok_or(RecordError::NoRun(run))?;
+                let row = store::runs::find(&mut tx, &run)
+                    .await?
+                    .ok_or(RecordError::NoRun(run))?;
                 let wrapped = store::runs::keys(&mut tx, &row.run).await?;
                 let run_keys = keys.open_run(&row.run, &wrapped)?;
-                Ok(Source { caller, keys, run_keys, row, request, tx })
+                Ok(Source {
+                    caller,
+                    keys,
+                    run_keys,
+                    row,
+                    request,
+                    tx,
+                })
             })
             .await?;
         tokio::spawn(async move {
@@ -128,7 +144,10 @@ struct Source {
 }
 
 impl Source {
-    async fn write(mut self, sink: mpsc::Sender<Result<Bytes, ExportError>>) -> Result<(), ExportError> {
+    async fn write(
+        mut self,
+        sink: mpsc::Sender<Result<Bytes, ExportError>>,
+    ) -> Result<(), ExportError> {
         let mut writer = Writer::new(sink)?;
         self.write_seal(&mut writer).await?;
         self.write_keys(&mut writer).await?;
@@ -150,33 +169,53 @@ impl Source {
     }
 
     async fn write_seal(&mut self, writer: &mut Writer) -> Result<(), ExportError> {
-        let Some(sealed) = &self.row.sealed else { return Ok(()) };
+        let Some(sealed) = &self.row.sealed else {
+            return Ok(());
+        };
         let envelope = store::ledger::entry(&mut self.tx, &self.row.tenant, sealed.index).await?;
         writer.whole(&Member::Seal, &envelope).await?;
-        writer.whole(&Member::SealProof, sealed.proof.as_bytes()).await
+        writer
+            .whole(&Member::SealProof, sealed.proof.as_bytes())
+            .await
     }
 
     async fn write_keys(&mut self, writer: &mut Writer) -> Result<(), ExportError> {
         let public = self.keys.seal().public();
-        writer.whole(&Member::KeyPem(public.keyid), public.pem.as_bytes()).await?;
+        writer
+            .whole(&Member::KeyPem(public.keyid), public.pem.as_bytes())
+            .await?;
         let verifier: &VerifierKey = self.keys.ledger().verifier();
         let text = format!("{verifier}\n");
-        writer.whole(&Member::KeyNote(verifier.key_id().to_be_bytes()), text.as_bytes()).await
+        writer
+            .whole(
+                &Member::KeyNote(verifier.key_id().to_be_bytes()),
+                text.as_bytes(),
+            )
+            .await
     }
 
     /// The frames; and what is to be said of their payloads, which stands behind them in the bundle.
-    async fn write_frames(&mut self, writer: &mut Writer) -> Result<(Spool, ExportCounts), ExportError> {
+    async fn write_frames(
+        &mut self,
+        writer: &mut Writer,
+    ) -> Result<(Spool, ExportCounts), ExportError> {
         let run = self.row.run.clone();
         let size = self.row.chain.size();
         let (mut disclosures, mut counts) = (Spool::new()?, ExportCounts::default());
-        writer.begin(&Member::Frames, self.row.chain.file_bytes()).await?;
+        writer
+            .begin(&Member::Frames, self.row.chain.file_bytes())
+            .await?;
         let mut next = 0;
         while next < size {
             let page = store::frames::page(&mut self.tx, &run, next, PAGE).await?;
             if page.is_empty() {
                 return Err(store::contradiction("frames", "seq", format!("{run}/{next}")).into());
             }
-            let frames = page.iter().map(|bytes| Frame::parse(bytes)).collect::<Result<Vec<_>, _>>().map_err(|_| ExportError::Frame(run.clone()))?;
+            let frames = page
+                .iter()
+                .map(|bytes| Frame::parse(bytes))
+                .collect::<Result<Vec<_>, _>>()
+                .map_err(|_| ExportError::Frame(run.clone()))?;
             for bytes in &page {
                 writer.write(bytes).await?;
                 writer.write(b"\n").await?;
@@ -190,23 +229,43 @@ impl Source {
         Ok((disclosures, counts))
     }
 
-    async fn disclosures(&mut self, frames: &[Frame<'_>], counts: &mut ExportCounts) -> Result<Vec<Vec<u8>>, ExportError> {
+    async fn disclosures(
+        &mut self,
+        frames: &[Frame<'_>],
+        counts: &mut ExportCounts,
+    ) -> Result<Vec<Vec<u8>>, ExportError> {
         let run = self.row.run.clone();
-        let seqs: Vec<u64> = frames.iter().filter(|frame| !frame.payloads().is_empty()).map(|frame| frame.seq).collect();
+        let seqs: Vec<u64> = frames
+            .iter()
+            .filter(|frame| !frame.payloads().is_empty())
+            .map(|frame| frame.seq)
+            .collect();
         if seqs.is_empty() {
             return Ok(Vec::new());
         }
         let stored = store::payloads::keys_of_frames(&mut self.tx, &run, &seqs).await?;
         let mut lines = Vec::new();
-        for (frame, payload) in frames.iter().flat_map(|frame| frame.payloads().iter().map(move |payload| (frame, payload))) {
-            let key = stored.get(&frame.seq).and_then(|keys| keys.iter().find(|key| key.commit == payload.commit));
+        for (frame, payload) in frames
+            .iter()
+            .flat_map(|frame| frame.payloads().iter().map(move |payload| (frame, payload)))
+        {
+            let key = stored
+                .get(&frame.seq)
+                .and_then(|keys| keys.iter().find(|key| key.commit == payload.commit));
             let line = match key {
                 _ if payload.kept == Some(false) => Disclosure::of(payload.commit, State::NotKept),
                 None => Disclosure::of(payload.commit, State::Missing),
-                Some(_) if !self.request.payloads => Disclosure::of(payload.commit, State::Withheld),
+                Some(_) if !self.request.payloads => {
+                    Disclosure::of(payload.commit, State::Withheld)
+                }
                 Some(key) => {
-                    let salt = self.run_keys.salt(key.tier, &payload.commit, &key.wrapped_dek);
-                    let salt = salt.map_err(|_| ExportError::Payload { run: run.clone(), commit: payload.commit })?;
+                    let salt = self
+                        .run_keys
+                        .salt(key.tier, &payload.commit, &key.wrapped_dek);
+                    let salt = salt.map_err(|_| ExportError::Payload {
+                        run: run.clone(),
+                        commit: payload.commit,
+                    })?;
                     Disclosure::disclosed(payload.commit, salt)
                 }
             };
@@ -218,7 +277,8 @@ impl Source {
                 State::NotKept => &mut counts.not_kept,
             };
             *count += 1;
-            let mut bytes = json::to_canonical(&line).map_err(|_| ExportError::Frame(run.clone()))?;
+            let mut bytes =
+                json::to_canonical(&line).map_err(|_| ExportError::Frame(run.clone()))?;
             bytes.push(b'\n');
             lines.push(bytes);
         }
@@ -229,10 +289,14 @@ impl Source {
         let tenant = self.tenant().clone();
         let (size, note) = store::ledger::checkpoint(&mut self.tx, &tenant).await?;
         let mut lines = Vec::new();
-        for (index, entry) in store::ledger::about(&mut self.tx, &tenant, &self.row.run, size).await? {
+        for (index, entry) in
+            store::ledger::about(&mut self.tx, &tenant, &self.row.run, size).await?
+        {
             let proof = ledger::proof(&mut self.tx, &tenant, index, (size, &note)).await?;
-            let entry = String::from_utf8(entry).map_err(|_| store::contradiction("ledger_entries", "bytes", index))?;
-            let line = json::to_canonical(&LedgerLine { entry, proof }).map_err(|_| store::contradiction("ledger_entries", "bytes", index))?;
+            let entry = String::from_utf8(entry)
+                .map_err(|_| store::contradiction("ledger_entries", "bytes", index))?;
+            let line = json::to_canonical(&LedgerLine { entry, proof })
+                .map_err(|_| store::contradiction("ledger_entries", "bytes", index))?;
             lines.extend_from_slice(&line);
             lines.push(b'\n');
         }
@@ -244,20 +308,47 @@ impl Source {
         let mut last = None;
         loop {
             let page = store::payloads::page(&mut self.tx, &run, last.as_ref()).await?;
-            let Some(end) = page.last() else { return Ok(()) };
+            let Some(end) = page.last() else {
+                return Ok(());
+            };
             last = Some(end.key.commit);
             for payload in page {
                 let commit = payload.key.commit;
-                let opened = self.run_keys.open(payload.key.tier, &payload.media, &commit, &payload.key.wrapped_dek, &payload.ciphertext);
-                let opened = opened.map_err(|_| ExportError::Payload { run: run.clone(), commit })?;
-                writer.whole(&Member::Payload(commit), &opened.plaintext).await?;
+                let opened = self.run_keys.open(
+                    payload.key.tier,
+                    &payload.media,
+                    &commit,
+                    &payload.key.wrapped_dek,
+                    &payload.ciphertext,
+                );
+                let opened = opened.map_err(|_| ExportError::Payload {
+                    run: run.clone(),
+                    commit,
+                })?;
+                writer
+                    .whole(&Member::Payload(commit), &opened.plaintext)
+                    .await?;
             }
         }
     }
 
-    async fn export_statement(&mut self, manifest: Hash, payloads: ExportCounts) -> Result<Vec<u8>, ExportError> {
+    async fn export_statement(
+        &mut self,
+        manifest: Hash,
+        payloads: ExportCounts,
+    ) -> Result<Vec<u8>, ExportError> {
         let at = store::now(&mut self.tx).await?;
-        let export = Export { at, by: self.caller.reader(), payloads, purpose: self.request.purpose.clone(), run: self.row.run.clone() };
-        Ok(self.keys.seal().sign(self.tenant(), &Predicate::Export(export), Some((MANIFEST_SUBJECT, manifest)))?)
+        let export = Export {
+            at,
+            by: self.caller.reader(),
+            payloads,
+            purpose: self.request.purpose.clone(),
+            run: self.row.run.clone(),
+        };
+        Ok(self.keys.seal().sign(
+            self.tenant(),
+            &Predicate::Export(export),
+            Some((MANIFEST_SUBJECT, manifest)),
+        )?)
     }
 }

@@ -15,25 +15,51 @@ use std::convert::Infallible;
 
 impl Recorder {
     /// The proof of one turn of a sealed run: canonical bytes.
-    pub async fn turn_proof(&self, caller: Caller, run: RunId, turn: u64, payloads: bool) -> Result<Vec<u8>, RecordError> {
+    pub async fn turn_proof(
+        &self,
+        caller: Caller,
+        run: RunId,
+        turn: u64,
+        payloads: bool,
+    ) -> Result<Vec<u8>, RecordError> {
         let recorder = self.clone();
-        self.detached(async move { recorder.turn_proof_now(&caller, &run, turn, payloads).await }).await
+        self.detached(async move { recorder.turn_proof_now(&caller, &run, turn, payloads).await })
+            .await
     }
 
-    async fn turn_proof_now(&self, caller: &Caller, run: &RunId, turn: u64, payloads: bool) -> Result<Vec<u8>, RecordError> {
+    async fn turn_proof_now(
+        &self,
+        caller: &Caller,
+        run: &RunId,
+        turn: u64,
+        payloads: bool,
+    ) -> Result<Vec<u8>, RecordError> {
         let keys = self.public_keys(&caller.tenant).await?;
         let mut tx = self.store.snapshot(&caller.tenant).await?;
-        let row = store::runs::find(&mut tx, run).await?.ok_or_else(|| RecordError::NoRun(run.clone()))?;
+        let row = store::runs::find(&mut tx, run)
+            .await?
+            .ok_or_else(|| RecordError::NoRun(run.clone()))?;
         let sealed = row.sealed.ok_or_else(|| RecordError::Open(run.clone()))?;
         let bytes = store::frames::of_turn(&mut tx, run, turn).await?;
-        let frames = bytes.iter().map(|bytes| Frame::parse(bytes)).collect::<Result<Vec<_>, _>>().map_err(|_| store::contradiction("frames", "bytes", run))?;
-        let last = frames.last().ok_or(RecordError::TurnNotOpen { asked: turn, open: None })?;
+        let frames = bytes
+            .iter()
+            .map(|bytes| Frame::parse(bytes))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|_| store::contradiction("frames", "bytes", run))?;
+        let last = frames.last().ok_or(RecordError::TurnNotOpen {
+            asked: turn,
+            open: None,
+        })?;
         let size = row.chain.size();
         let hashes = store::frames::hashes(&mut tx, run, size).await?;
         let path = merkle::inclusion_path(last.seq, size, |level, index| {
             let width = 1_usize << level;
-            let start = usize::try_from(index).unwrap_or(usize::MAX).saturating_mul(width);
-            let subtree = hashes.get(start..start.saturating_add(width)).unwrap_or(&[]);
+            let start = usize::try_from(index)
+                .unwrap_or(usize::MAX)
+                .saturating_mul(width);
+            let subtree = hashes
+                .get(start..start.saturating_add(width))
+                .unwrap_or(&[]);
             Ok::<_, Infallible>(merkle::root_of(subtree.iter().copied()))
         });
         let Ok(path) = path;
@@ -41,7 +67,12 @@ impl Recorder {
         let mut disclosures = Vec::new();
         let mut committed = Vec::new();
         for frame in &frames {
-            committed.extend(frame.payloads().iter().map(|payload| (frame.seq, payload.commit, payload.kept)));
+            committed.extend(
+                frame
+                    .payloads()
+                    .iter()
+                    .map(|payload| (frame.seq, payload.commit, payload.kept)),
+            );
         }
         for (seq, commit, kept) in committed {
             let stored = store::payloads::one(&mut tx, run, &commit).await?;
@@ -61,7 +92,9 @@ impl Recorder {
         }
         let seal = store::ledger::entry(&mut tx, &caller.tenant, sealed.index).await?;
         tx.commit().await.map_err(StoreError::from)?;
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).map_err(|_| store::contradiction("frames", "bytes", run));
+        let text = |bytes: Vec<u8>| {
+            String::from_utf8(bytes).map_err(|_| store::contradiction("frames", "bytes", run))
+        };
         drop(frames);
         let proof = TurnProof {
             disclosures: (!disclosures.is_empty()).then_some(disclosures),

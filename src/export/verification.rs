@@ -19,7 +19,10 @@ pub struct ChannelReader<E> {
 impl<E> ChannelReader<E> {
     /// A reader of what comes.
     pub fn new(pieces: mpsc::Receiver<Result<Bytes, E>>) -> Self {
-        Self { pieces, current: Bytes::new() }
+        Self {
+            pieces,
+            current: Bytes::new(),
+        }
     }
 }
 
@@ -56,25 +59,46 @@ impl Recorder {
         let recorder = self.clone();
         self.detached(async move {
             let keys = recorder.public_keys(&caller.tenant).await?;
-            let origin = recorder.store().origin(&caller.tenant).await?.ok_or_else(|| RecordError::NoTenant(caller.tenant.clone()))?;
+            let origin = recorder
+                .store()
+                .origin(&caller.tenant)
+                .await?
+                .ok_or_else(|| RecordError::NoTenant(caller.tenant.clone()))?;
             Ok(trust_file(&caller.tenant, &origin, &keys))
         })
         .await
     }
 
     /// Exports a run with all its payloads into the verifier, under the tenant's own keys.
-    pub async fn verification(&self, caller: Caller, run: onrecord_core::id::RunId) -> Result<Report, RecordError> {
-        let request = ExportRequest { purpose: "verification".to_owned(), payloads: true };
+    pub async fn verification(
+        &self,
+        caller: Caller,
+        run: onrecord_core::id::RunId,
+    ) -> Result<Report, RecordError> {
+        let request = ExportRequest {
+            purpose: "verification".to_owned(),
+            payloads: true,
+        };
         let pieces: Pieces = self.export(caller.clone(), run, request).await?;
         self.verify_stream::<ExportError>(caller, pieces).await
     }
 
     /// Verifies a stream under the keys of the caller's tenant.
-    pub async fn verify_stream<E: ToString + Send + 'static>(&self, caller: Caller, pieces: mpsc::Receiver<Result<Bytes, E>>) -> Result<Report, RecordError> {
+    pub async fn verify_stream<E: ToString + Send + 'static>(
+        &self,
+        caller: Caller,
+        pieces: mpsc::Receiver<Result<Bytes, E>>,
+    ) -> Result<Report, RecordError> {
         let text = self.trust(caller).await?;
         let report = tokio::task::spawn_blocking(move || {
             let trust = Trust::parse(&text).ok();
-            onrecord_verify::verify(ChannelReader::new(pieces), &Options { trust, ..Options::default() })
+            onrecord_verify::verify(
+                ChannelReader::new(pieces),
+                &Options {
+                    trust,
+                    ..Options::default()
+                },
+            )
         });
         report.await.map_err(|_| RecordError::CutOff)
     }

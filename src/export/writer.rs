@@ -19,7 +19,10 @@ pub(super) struct Spool {
 
 impl Spool {
     pub(super) fn new() -> Result<Self, ExportError> {
-        Ok(Self { file: BufWriter::with_capacity(PIECE, File::from_std(tempfile::tempfile()?)), bytes: 0 })
+        Ok(Self {
+            file: BufWriter::with_capacity(PIECE, File::from_std(tempfile::tempfile()?)),
+            bytes: 0,
+        })
     }
 
     pub(super) async fn write(&mut self, bytes: &[u8]) -> Result<(), ExportError> {
@@ -40,17 +43,30 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn new(sink: mpsc::Sender<Result<Bytes, ExportError>>) -> Result<Self, ExportError> {
-        Ok(Self { sink, buffer: Vec::with_capacity(2 * PIECE), member: None, lines: Spool::new()?, last: Hash([0; 32]) })
+        Ok(Self {
+            sink,
+            buffer: Vec::with_capacity(2 * PIECE),
+            member: None,
+            lines: Spool::new()?,
+            last: Hash([0; 32]),
+        })
     }
 
     async fn raw(&mut self, bytes: &[u8]) -> Result<(), ExportError> {
         self.buffer.extend_from_slice(bytes);
-        if self.buffer.len() >= PIECE { self.flush().await } else { Ok(()) }
+        if self.buffer.len() >= PIECE {
+            self.flush().await
+        } else {
+            Ok(())
+        }
     }
 
     async fn flush(&mut self) -> Result<(), ExportError> {
         let piece = std::mem::replace(&mut self.buffer, Vec::with_capacity(2 * PIECE));
-        self.sink.send(Ok(piece.into())).await.map_err(|_| ExportError::Gone)
+        self.sink
+            .send(Ok(piece.into()))
+            .await
+            .map_err(|_| ExportError::Gone)
     }
 
     /// Begins a member of a size that is known before.
@@ -72,7 +88,9 @@ impl Writer {
 
     /// Ends the member.
     pub(super) async fn end(&mut self) -> Result<(), ExportError> {
-        let Some((name, size, digest)) = self.member.take() else { return Ok(()) };
+        let Some((name, size, digest)) = self.member.take() else {
+            return Ok(());
+        };
         self.raw(&[0; BLOCK][..padding(size)]).await?;
         self.last = Hash(digest.finalize().into());
         let line = manifest_line(&self.last, &name);
@@ -87,7 +105,11 @@ impl Writer {
     }
 
     /// A member that waited in a file.
-    pub(super) async fn spooled(&mut self, member: &Member, mut spool: Spool) -> Result<(), ExportError> {
+    pub(super) async fn spooled(
+        &mut self,
+        member: &Member,
+        mut spool: Spool,
+    ) -> Result<(), ExportError> {
         self.begin(member, spool.bytes).await?;
         spool.file.flush().await?;
         let mut file = spool.file.into_inner();
@@ -112,6 +134,10 @@ impl Writer {
     /// Ends the archive.
     pub(super) async fn finish(mut self) -> Result<(), ExportError> {
         self.raw(&[0; 2 * BLOCK]).await?;
-        if self.buffer.is_empty() { Ok(()) } else { self.flush().await }
+        if self.buffer.is_empty() {
+            Ok(())
+        } else {
+            self.flush().await
+        }
     }
 }

@@ -94,7 +94,13 @@ pub(crate) async fn append_frames(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    caller.needs(&[Role::Agent, Role::Gate, Role::Auditor, Role::Compliance, Role::Admin])?;
+    caller.needs(&[
+        Role::Agent,
+        Role::Gate,
+        Role::Auditor,
+        Role::Compliance,
+        Role::Admin,
+    ])?;
     let signed = match query.receipt.as_deref() {
         None => false,
         Some("signed") => true,
@@ -102,7 +108,10 @@ pub(crate) async fn append_frames(
     };
     if has_media(&headers, NDJSON) {
         if signed || headers.contains_key(header::IF_MATCH) {
-            return Err(Problem::parameter("receipt and If-Match", "a single frame: neither goes with many"));
+            return Err(Problem::parameter(
+                "receipt and If-Match",
+                "a single frame: neither goes with many",
+            ));
         }
         // Asked before the first line, so that a wrong address is an answer and not a stream.
         app.recorder.run(caller.clone(), run.clone()).await?;
@@ -110,23 +119,51 @@ pub(crate) async fn append_frames(
         return Ok(stream(app.recorder.clone(), caller, run, chunks));
     }
     if !has_media(&headers, "application/json") {
-        return Err(Problem::media_type("application/json or application/x-ndjson"));
+        return Err(Problem::media_type(
+            "application/json or application/x-ndjson",
+        ));
     }
-    let conditions = Conditions { head: if_match(&headers)?, signed };
+    let conditions = Conditions {
+        head: if_match(&headers)?,
+        signed,
+    };
     let bytes = super::body::read(&headers, body, intake::REQUEST_BYTES).await?;
     let mut request = intake::frame(&bytes)?;
     drop(bytes);
     merge_key(&mut request.key, idempotency_key(&headers)?)?;
-    let mut results = app.recorder.append(caller, run, vec![request], conditions).await?;
+    let mut results = app
+        .recorder
+        .append(caller, run, vec![request], conditions)
+        .await?;
     let appended = results.pop().unwrap_or(Err(RecordError::CutOff))?;
     Ok(receipt::response(appended))
 }
 
 fn stream(recorder: Recorder, caller: Caller, run: RunId, chunks: Chunks) -> Response {
     let (sink, answers) = mpsc::channel::<Bytes>(WAITING_ANSWERS);
-    tokio::spawn(async move { Stream { recorder, caller, run, sink, done: 0, failed: 0 }.run(chunks).await });
-    let answers = futures_util::stream::unfold(answers, |mut answers| async move { answers.recv().await.map(|answer| (Ok::<_, Infallible>(answer), answers)) });
-    ([(header::CONTENT_TYPE, HeaderValue::from_static(NDJSON))], Body::from_stream(answers)).into_response()
+    tokio::spawn(async move {
+        Stream {
+            recorder,
+            caller,
+            run,
+            sink,
+            done: 0,
+            failed: 0,
+        }
+        .run(chunks)
+        .await
+    });
+    let answers = futures_util::stream::unfold(answers, |mut answers| async move {
+        answers
+            .recv()
+            .await
+            .map(|answer| (Ok::<_, Infallible>(answer), answers))
+    });
+    (
+        [(header::CONTENT_TYPE, HeaderValue::from_static(NDJSON))],
+        Body::from_stream(answers),
+    )
+        .into_response()
 }
 
 /// One stream of frames and the answers to it.
@@ -151,7 +188,11 @@ impl Stream {
             Err(Some(problem)) => Some(problem),
             Err(None) => return,
         };
-        let done = Done { done: self.done, failed: self.failed, problem };
+        let done = Done {
+            done: self.done,
+            failed: self.failed,
+            problem,
+        };
         let _ = self.send(&[done]).await;
     }
 
@@ -169,7 +210,9 @@ impl Stream {
                 start = searched + end + 1;
                 searched = start;
                 if batch.len() == BATCH_FRAMES || bytes >= BATCH_BYTES {
-                    self.append(std::mem::take(&mut batch)).await.map_err(|Gone| None)?;
+                    self.append(std::mem::take(&mut batch))
+                        .await
+                        .map_err(|Gone| None)?;
                     bytes = 0;
                 }
             }
@@ -181,7 +224,9 @@ impl Stream {
                 return Err(Some(Problem::body_too_large(intake::REQUEST_BYTES)));
             }
         }
-        self.append(read_line(&buffer).into_iter().collect()).await.map_err(|Gone| None)
+        self.append(read_line(&buffer).into_iter().collect())
+            .await
+            .map_err(|Gone| None)
     }
 
     async fn append(&mut self, lines: Vec<Line>) -> Result<(), Gone> {
@@ -193,8 +238,20 @@ impl Stream {
             places.push(line.map(|request| requests.push(request)));
         }
         let expected = requests.len();
-        let results = match self.recorder.append(self.caller.clone(), self.run.clone(), requests, Conditions::default()).await {
-            Ok(results) => results.into_iter().map(|result| result.map_err(Problem::from)).collect(),
+        let results = match self
+            .recorder
+            .append(
+                self.caller.clone(),
+                self.run.clone(),
+                requests,
+                Conditions::default(),
+            )
+            .await
+        {
+            Ok(results) => results
+                .into_iter()
+                .map(|result| result.map_err(Problem::from))
+                .collect(),
             // The whole batch has one fate, and every line of it is told.
             Err(error) => vec![Err(Problem::from(error)); expected],
         };
@@ -213,10 +270,18 @@ impl Stream {
     fn answer(&mut self, result: Result<Appended, Problem>) -> LineResult {
         self.done += 1;
         match result {
-            Ok(appended) => LineResult { status: AppendedBody::status(&appended).as_u16(), appended: Some(appended.into()), problem: None },
+            Ok(appended) => LineResult {
+                status: AppendedBody::status(&appended).as_u16(),
+                appended: Some(appended.into()),
+                problem: None,
+            },
             Err(problem) => {
                 self.failed += 1;
-                LineResult { status: problem.status, appended: None, problem: Some(problem) }
+                LineResult {
+                    status: problem.status,
+                    appended: None,
+                    problem: Some(problem),
+                }
             }
         }
     }
@@ -227,7 +292,10 @@ impl Stream {
             serde_json::to_writer(&mut bytes, line).map_err(|_| Gone)?;
             bytes.push(b'\n');
         }
-        self.sink.send_timeout(bytes.into(), PATIENCE).await.map_err(|_| Gone)
+        self.sink
+            .send_timeout(bytes.into(), PATIENCE)
+            .await
+            .map_err(|_| Gone)
     }
 }
 

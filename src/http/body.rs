@@ -14,7 +14,11 @@ const DRAIN_BYTES: usize = 64 * 1024 * 1024;
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// Reads a whole body of at most `limit` bytes.
-pub(crate) async fn read(headers: &HeaderMap, body: Body, limit: usize) -> Result<Vec<u8>, Problem> {
+pub(crate) async fn read(
+    headers: &HeaderMap,
+    body: Body,
+    limit: usize,
+) -> Result<Vec<u8>, Problem> {
     let mut chunks = Chunks::new(headers, body, limit)?;
     let mut bytes = Vec::new();
     while let Some(chunk) = chunks.next().await? {
@@ -33,11 +37,16 @@ pub(crate) struct Chunks(Option<axum::body::BodyDataStream>);
 impl Chunks {
     /// Refuses what is encoded, and what says of itself that it is over `limit` bytes.
     pub(crate) fn new(headers: &HeaderMap, body: Body, limit: usize) -> Result<Self, Problem> {
-        if headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        if headers
+            .get(header::CONTENT_ENCODING)
+            .is_some_and(|encoding| encoding != "identity")
+        {
             return Err(Problem::media_type("an uncompressed body"));
         }
         let mut chunks = Self(Some(body.into_data_stream()));
-        let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+        let length = headers
+            .get(header::CONTENT_LENGTH)
+            .and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
         if length.is_some_and(|length| length > limit as u64) {
             // Who waits to be told to go on has sent nothing, and is told not to by the answer itself.
             if !headers.contains_key(header::EXPECT) {
@@ -50,7 +59,9 @@ impl Chunks {
 
     /// The next bytes; `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
-        let Some(stream) = &mut self.0 else { return Ok(None) };
+        let Some(stream) = &mut self.0 else {
+            return Ok(None);
+        };
         match tokio::time::timeout(IDLE, stream.next()).await {
             Err(_) => Err(Problem::body_timeout()),
             Ok(None) => Ok(None),
@@ -62,7 +73,9 @@ impl Chunks {
     /// Reads on for a while in the background, and keeps nothing. A connection that is closed on unread
     /// bytes is reset, and the sender would lose the answer.
     pub(crate) fn drain(&mut self) {
-        let Some(mut stream) = self.0.take() else { return };
+        let Some(mut stream) = self.0.take() else {
+            return;
+        };
         tokio::spawn(tokio::time::timeout(DRAIN, async move {
             let mut left = DRAIN_BYTES;
             while let Some(Ok(chunk)) = stream.next().await {

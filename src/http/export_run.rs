@@ -33,7 +33,12 @@ pub(crate) struct ExportQuery {
         (status = "5XX", description = "Not done", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn export_run(State(app): State<App>, Authenticated(caller): Authenticated, RunPath(run): RunPath, Query(query): Query<ExportQuery>) -> Result<Response, Problem> {
+pub(crate) async fn export_run(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+    RunPath(run): RunPath,
+    Query(query): Query<ExportQuery>,
+) -> Result<Response, Problem> {
     let payloads = match query.payloads.as_deref() {
         None | Some("all") => true,
         Some("none") => false,
@@ -43,16 +48,31 @@ pub(crate) async fn export_run(State(app): State<App>, Authenticated(caller): Au
         caller.needs(&[Role::Auditor, Role::Compliance, Role::Admin])?;
     }
     let purpose = query.purpose.unwrap_or_else(|| "export".to_owned());
-    if purpose.is_empty() || purpose.chars().count() > 500 || purpose.chars().any(char::is_control) {
-        return Err(Problem::parameter("purpose", "1 to 500 characters, none of them a control character"));
+    if purpose.is_empty() || purpose.chars().count() > 500 || purpose.chars().any(char::is_control)
+    {
+        return Err(Problem::parameter(
+            "purpose",
+            "1 to 500 characters, none of them a control character",
+        ));
     }
     let name = format!("attachment; filename=\"run-{run}.onrecord.tar\"");
-    let pieces = app.recorder.export(caller, run, ExportRequest { purpose, payloads }).await?;
-    let pieces = futures_util::stream::unfold(pieces, |mut pieces| async move { pieces.recv().await.map(|piece| (piece, pieces)) });
+    let pieces = app
+        .recorder
+        .export(caller, run, ExportRequest { purpose, payloads })
+        .await?;
+    let pieces = futures_util::stream::unfold(pieces, |mut pieces| async move {
+        pieces.recv().await.map(|piece| (piece, pieces))
+    });
     let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static("application/x-tar")),
+        (
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/x-tar"),
+        ),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
-        (header::CONTENT_DISPOSITION, HeaderValue::from_str(&name).unwrap_or(HeaderValue::from_static("attachment"))),
+        (
+            header::CONTENT_DISPOSITION,
+            HeaderValue::from_str(&name).unwrap_or(HeaderValue::from_static("attachment")),
+        ),
     ];
     Ok((headers, Body::from_stream(pieces)).into_response())
 }

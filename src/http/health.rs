@@ -17,7 +17,10 @@ pub(crate) struct Health {
     version: &'static str,
 }
 
-const OK: Health = Health { status: "ok", version: env!("CARGO_PKG_VERSION") };
+const OK: Health = Health {
+    status: "ok",
+    version: env!("CARGO_PKG_VERSION"),
+};
 
 /// Whether the process runs.
 #[utoipa::path(get, path = "/health/live", tag = "operate", operation_id = "live", responses((status = 200, description = "It runs", body = Health)))]
@@ -46,8 +49,17 @@ pub(crate) async fn ready(State(app): State<App>) -> Result<Response, Problem> {
         Ok(()) => Ok(axum::Json(OK).into_response()),
         Err(error) => {
             tracing::warn!(%error, "not ready");
-            let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", "The server is not ready", "the database or the keys are not there; the log says which", "Wait, or look at the server's log.");
-            Err(Problem { retry_after_s: Some(1), ..problem })
+            let problem = Problem::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "not_ready",
+                "The server is not ready",
+                "the database or the keys are not there; the log says which",
+                "Wait, or look at the server's log.",
+            );
+            Err(Problem {
+                retry_after_s: Some(1),
+                ..problem
+            })
         }
     }
 }

@@ -73,8 +73,14 @@ struct Token;
 
 impl Modify for Token {
     fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
-        let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("An API token, `onr_…`")).build();
-        openapi.components.get_or_insert_default().add_security_scheme("token", SecurityScheme::Http(scheme));
+        let scheme = HttpBuilder::new()
+            .scheme(HttpAuthScheme::Bearer)
+            .description(Some("An API token, `onr_…`"))
+            .build();
+        openapi
+            .components
+            .get_or_insert_default()
+            .add_security_scheme("token", SecurityScheme::Http(scheme));
     }
 }
 
@@ -82,7 +88,10 @@ fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(open_run::open_run, read_run::list_runs))
         .routes(routes!(read_run::read_run))
-        .routes(routes!(append_frames::append_frames, read_frames::read_frames))
+        .routes(routes!(
+            append_frames::append_frames,
+            read_frames::read_frames
+        ))
         .routes(routes!(read_frames::read_frame))
         .routes(routes!(seal_run::seal_run, seal_run::read_seal))
         .routes(routes!(seal_run::sign_head))
@@ -117,41 +126,81 @@ pub fn router(app: App) -> Router {
         .method_not_allowed_fallback(|| async { method_not_allowed() })
         .with_state(app)
         .layer(axum::middleware::map_response(only_problems))
-        .layer(CatchPanicLayer::custom(|_| Problem::internal().into_response()))
-        .layer(SetResponseHeaderLayer::if_not_present(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")))
+        .layer(CatchPanicLayer::custom(|_| {
+            Problem::internal().into_response()
+        }))
+        .layer(SetResponseHeaderLayer::if_not_present(
+            header::X_CONTENT_TYPE_OPTIONS,
+            HeaderValue::from_static("nosniff"),
+        ))
         .layer(PropagateRequestIdLayer::new(REQUEST_ID))
-        .layer(TraceLayer::new_for_http().make_span_with(span).on_response(DefaultOnResponse::new().level(tracing::Level::INFO)))
+        .layer(
+            TraceLayer::new_for_http()
+                .make_span_with(span)
+                .on_response(DefaultOnResponse::new().level(tracing::Level::INFO)),
+        )
         .layer(SetRequestIdLayer::new(REQUEST_ID, MakeRequestUuid))
-        .layer(SetSensitiveRequestHeadersLayer::new([header::AUTHORIZATION]))
+        .layer(SetSensitiveRequestHeadersLayer::new([
+            header::AUTHORIZATION,
+        ]))
 }
 
 /// The path has ids only; the query may have a purpose, which is nobody's but the ledger's.
 fn span(request: &axum::http::Request<Body>) -> tracing::Span {
-    let id = request.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok()).unwrap_or_default();
+    let id = request
+        .headers()
+        .get(REQUEST_ID)
+        .and_then(|id| id.to_str().ok())
+        .unwrap_or_default();
     tracing::info_span!("request", method = %request.method(), path = request.uri().path(), id)
 }
 
 fn not_found() -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, "not_found", "No such address", "there is nothing at this address", "See /docs for the addresses.")
+    Problem::new(
+        StatusCode::NOT_FOUND,
+        "not_found",
+        "No such address",
+        "there is nothing at this address",
+        "See /docs for the addresses.",
+    )
 }
 
 fn method_not_allowed() -> Problem {
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "The method is not known here", "this address does not take this method", "See /docs for the addresses and their methods.")
+    Problem::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method_not_allowed",
+        "The method is not known here",
+        "this address does not take this method",
+        "See /docs for the addresses and their methods.",
+    )
 }
 
 /// Whatever refused a request before a handler did: its answer becomes a problem too.
 async fn only_problems(response: Response<Body>) -> Response<Body> {
     let status = response.status();
-    let is_problem = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == problem::MEDIA);
+    let is_problem = response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|kind| kind == problem::MEDIA);
     if !(status.is_client_error() || status.is_server_error()) || is_problem {
         return response;
     }
     let problem = match status {
-        StatusCode::BAD_REQUEST => Problem::parameter("the query or the path", "what /docs says of this address"),
+        StatusCode::BAD_REQUEST => {
+            Problem::parameter("the query or the path", "what /docs says of this address")
+        }
         StatusCode::NOT_FOUND => not_found(),
         StatusCode::METHOD_NOT_ALLOWED => method_not_allowed(),
-        StatusCode::UNSUPPORTED_MEDIA_TYPE => Problem::media_type("what /docs says of this address"),
-        status if status.is_client_error() => Problem::new(status, "refused", "The request was refused", "the request does not fit this address", "See /docs for the addresses and what they take."),
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => {
+            Problem::media_type("what /docs says of this address")
+        }
+        status if status.is_client_error() => Problem::new(
+            status,
+            "refused",
+            "The request was refused",
+            "the request does not fit this address",
+            "See /docs for the addresses and what they take.",
+        ),
         _ => Problem::internal(),
     };
     let mut answer = problem.into_response();

@@ -24,7 +24,12 @@ use axum::response::Response;
         (status = "5XX", description = "Not done, or not known; retry with the same key", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn open_run(State(app): State<App>, Authenticated(caller): Authenticated, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
+pub(crate) async fn open_run(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
     caller.needs(&[Role::Agent])?;
     if !has_media(&headers, "application/json") {
         return Err(Problem::media_type("application/json"));

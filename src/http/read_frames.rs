@@ -35,10 +35,17 @@ pub(crate) struct FramesQuery {
         (status = "5XX", description = "Not done", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn read_frames(State(app): State<App>, Authenticated(caller): Authenticated, RunPath(run): RunPath, Query(query): Query<FramesQuery>) -> Result<Response, Problem> {
+pub(crate) async fn read_frames(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+    RunPath(run): RunPath,
+    Query(query): Query<FramesQuery>,
+) -> Result<Response, Problem> {
     let (summary, ..) = app.recorder.run(caller.clone(), run.clone()).await?;
     let from = query.from.unwrap_or(0).min(summary.size);
-    let end = query.limit.map_or(summary.size, |limit| summary.size.min(from.saturating_add(limit)));
+    let end = query.limit.map_or(summary.size, |limit| {
+        summary.size.min(from.saturating_add(limit))
+    });
     let recorder = app.recorder.clone();
     let pages = futures_util::stream::try_unfold(from, move |next| {
         let (recorder, caller, run) = (recorder.clone(), caller.clone(), run.clone());
@@ -55,12 +62,22 @@ pub(crate) async fn read_frames(State(app): State<App>, Authenticated(caller): A
             }
             // An empty page would go on for ever: the frames below the head are all there, or it breaks off.
             let read = page.len() as u64;
-            if read == 0 { Err(crate::record::RecordError::CutOff) } else { Ok(Some((Bytes::from(bytes), next + read))) }
+            if read == 0 {
+                Err(crate::record::RecordError::CutOff)
+            } else {
+                Ok(Some((Bytes::from(bytes), next + read)))
+            }
         }
     });
     let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson")),
-        (header::HeaderName::from_static("onrecord-frames"), HeaderValue::from(end - from)),
+        (
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/x-ndjson"),
+        ),
+        (
+            header::HeaderName::from_static("onrecord-frames"),
+            HeaderValue::from(end - from),
+        ),
         (header::ETAG, etag(&summary.head)),
     ];
     Ok((headers, Body::from_stream(pages)).into_response())
@@ -77,14 +94,31 @@ pub(crate) async fn read_frames(State(app): State<App>, Authenticated(caller): A
         (status = "5XX", description = "Not done", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn read_frame(State(app): State<App>, Authenticated(caller): Authenticated, RunAnd(run, seq): RunAnd<u64>, headers: HeaderMap) -> Result<Response, Problem> {
+pub(crate) async fn read_frame(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+    RunAnd(run, seq): RunAnd<u64>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
     let (bytes, hash) = app.recorder.frame(caller, run, seq).await?;
     let tag = etag(&hash);
-    let known = headers.get(header::IF_NONE_MATCH).is_some_and(|value| *value == tag);
+    let known = headers
+        .get(header::IF_NONE_MATCH)
+        .is_some_and(|value| *value == tag);
     let answer = [
-        (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        (
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        ),
         (header::ETAG, tag),
-        (header::CACHE_CONTROL, HeaderValue::from_static("private, max-age=31536000, immutable")),
+        (
+            header::CACHE_CONTROL,
+            HeaderValue::from_static("private, max-age=31536000, immutable"),
+        ),
     ];
-    Ok(if known { (StatusCode::NOT_MODIFIED, answer).into_response() } else { (answer, bytes).into_response() })
+    Ok(if known {
+        (StatusCode::NOT_MODIFIED, answer).into_response()
+    } else {
+        (answer, bytes).into_response()
+    })
 }

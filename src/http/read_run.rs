@@ -102,10 +102,17 @@ impl RunBody {
             root: run.root.hex(),
             open_turn: run.open_turn,
             turns: run.turns,
-            kinds: run.kinds.into_iter().map(|(kind, count)| (kind.to_string(), count)).collect(),
+            kinds: run
+                .kinds
+                .into_iter()
+                .map(|(kind, count)| (kind.to_string(), count))
+                .collect(),
             payloads: run.payloads,
             bytes: run.bytes,
-            ledger: PositionBody { open_index: run.open_index, seal_index: run.sealed.map(|(_, index)| index) },
+            ledger: PositionBody {
+                open_index: run.open_index,
+                seal_index: run.sealed.map(|(_, index)| index),
+            },
             sealed_at: run.sealed.map(|(at, _)| at.to_string()),
             unknown_outcomes: unknown,
         }
@@ -146,29 +153,60 @@ pub(crate) struct RunsQuery {
         (status = "5XX", description = "Not done", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn list_runs(State(app): State<App>, Authenticated(caller): Authenticated, Query(query): Query<RunsQuery>) -> Result<Response, Problem> {
+pub(crate) async fn list_runs(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+    Query(query): Query<RunsQuery>,
+) -> Result<Response, Problem> {
     let sealed = match query.status.as_deref() {
         None => None,
         Some("open") => Some(false),
         Some("sealed") => Some(true),
         Some(_) => return Err(Problem::parameter("status", "open or sealed")),
     };
-    if query.outcome.as_deref().is_some_and(|outcome| !["completed", "failed", "cancelled", "unknown"].contains(&outcome)) {
-        return Err(Problem::parameter("outcome", "completed, failed, cancelled or unknown"));
+    if query
+        .outcome
+        .as_deref()
+        .is_some_and(|outcome| !["completed", "failed", "cancelled", "unknown"].contains(&outcome))
+    {
+        return Err(Problem::parameter(
+            "outcome",
+            "completed, failed, cancelled or unknown",
+        ));
     }
     let limit = query.limit.unwrap_or(50);
     if !(1..=500).contains(&limit) {
         return Err(Problem::parameter("limit", "1 to 500"));
     }
-    if query.agent.as_deref().is_some_and(|agent| agent.contains('\0')) {
+    if query
+        .agent
+        .as_deref()
+        .is_some_and(|agent| agent.contains('\0'))
+    {
         return Err(Problem::parameter("agent", "text without U+0000"));
     }
-    let request = ListRequest { agent: query.agent, sealed, outcome: query.outcome, before: query.before, limit: limit + 1 };
+    let request = ListRequest {
+        agent: query.agent,
+        sealed,
+        outcome: query.outcome,
+        before: query.before,
+        limit: limit + 1,
+    };
     let mut runs = app.recorder.runs(caller, request).await?;
     let more = runs.len() > limit as usize;
     runs.truncate(limit as usize);
-    let next = if more { runs.last().map(|run| run.run_no) } else { None };
-    let body = RunsBody { runs: runs.into_iter().map(|run| RunBody::new(run, None)).collect(), next };
+    let next = if more {
+        runs.last().map(|run| run.run_no)
+    } else {
+        None
+    };
+    let body = RunsBody {
+        runs: runs
+            .into_iter()
+            .map(|run| RunBody::new(run, None))
+            .collect(),
+        next,
+    };
     Ok(axum::Json(body).into_response())
 }
 
@@ -182,9 +220,17 @@ pub(crate) async fn list_runs(State(app): State<App>, Authenticated(caller): Aut
         (status = "5XX", description = "Not done", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn read_run(State(app): State<App>, Authenticated(caller): Authenticated, RunPath(run): RunPath) -> Result<Response, Problem> {
+pub(crate) async fn read_run(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+    RunPath(run): RunPath,
+) -> Result<Response, Problem> {
     let (run, frames, count) = app.recorder.run(caller, run).await?;
     let head = etag(&run.head);
     let unknown = (count > 0).then_some(UnknownBody { count, frames });
-    Ok(([(header::ETAG, head)], axum::Json(RunBody::new(run, unknown))).into_response())
+    Ok((
+        [(header::ETAG, head)],
+        axum::Json(RunBody::new(run, unknown)),
+    )
+        .into_response())
 }

@@ -25,7 +25,12 @@ pub(crate) struct ReceiptBody {
 
 impl From<Receipt> for ReceiptBody {
     fn from(receipt: Receipt) -> Self {
-        Self { run: receipt.run, seq: receipt.seq, hash: receipt.hash, at: receipt.at }
+        Self {
+            run: receipt.run,
+            seq: receipt.seq,
+            hash: receipt.hash,
+            at: receipt.at,
+        }
     }
 }
 
@@ -44,13 +49,21 @@ pub(crate) struct AppendedBody {
 
 impl AppendedBody {
     pub(crate) fn status(appended: &Appended) -> StatusCode {
-        if appended.created { StatusCode::CREATED } else { StatusCode::OK }
+        if appended.created {
+            StatusCode::CREATED
+        } else {
+            StatusCode::OK
+        }
     }
 }
 
 impl From<Appended> for AppendedBody {
     fn from(appended: Appended) -> Self {
-        Self { receipt: appended.receipt.into(), result: appended.result.map(ReceiptBody::from), signed: appended.signed }
+        Self {
+            receipt: appended.receipt.into(),
+            result: appended.result.map(ReceiptBody::from),
+            signed: appended.signed,
+        }
     }
 }
 
@@ -65,7 +78,10 @@ pub(crate) fn response(appended: Appended) -> Response {
     let last = appended.result.as_ref().unwrap_or(&appended.receipt);
     let mut headers = HeaderMap::new();
     headers.insert(header::ETAG, etag(&last.hash));
-    let location = format!("/v1/runs/{}/frames/{}", appended.receipt.run, appended.receipt.seq);
+    let location = format!(
+        "/v1/runs/{}/frames/{}",
+        appended.receipt.run, appended.receipt.seq
+    );
     if let Ok(location) = HeaderValue::from_str(&location) {
         headers.insert(header::LOCATION, location);
     }

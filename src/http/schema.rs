@@ -1,5 +1,8 @@
 //! Shapes of requests, for the OpenAPI document; they are read by `record::intake`, strictly.
-#![allow(dead_code, reason = "the document is made of the declarations, nobody makes a value")]
+#![allow(
+    dead_code,
+    reason = "the document is made of the declarations, nobody makes a value"
+)]
 
 use utoipa::ToSchema;
 

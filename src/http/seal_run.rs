@@ -85,16 +85,27 @@ impl From<Seal> for SealBody {
         (status = "5XX", description = "Not done, or not known; ask again", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn seal_run(State(app): State<App>, Authenticated(caller): Authenticated, RunPath(run): RunPath, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
+pub(crate) async fn seal_run(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+    RunPath(run): RunPath,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
     caller.needs(&[Role::Agent, Role::Admin])?;
     let bytes = super::body::read(&headers, body, SEAL_BYTES).await?;
     let request: SealRequest = if bytes.is_empty() {
         SealRequest::default()
     } else {
-        serde_json::from_slice(&bytes).map_err(|_| Problem::parameter("the body", "{\"interrupted\": true}, {} or nothing"))?
+        serde_json::from_slice(&bytes)
+            .map_err(|_| Problem::parameter("the body", "{\"interrupted\": true}, {} or nothing"))?
     };
     let seal = app.recorder.seal(caller, run, request.interrupted).await?;
-    let status = if seal.created { StatusCode::CREATED } else { StatusCode::OK };
+    let status = if seal.created {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
     Ok((status, axum::Json(SealBody::from(seal))).into_response())
 }
 
@@ -108,7 +119,11 @@ pub(crate) async fn seal_run(State(app): State<App>, Authenticated(caller): Auth
         (status = "5XX", description = "Not done", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn read_seal(State(app): State<App>, Authenticated(caller): Authenticated, RunPath(run): RunPath) -> Result<Response, Problem> {
+pub(crate) async fn read_seal(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+    RunPath(run): RunPath,
+) -> Result<Response, Problem> {
     let seal = app.recorder.seal_of(caller, run).await?;
     Ok(axum::Json(SealBody::from(seal)).into_response())
 }
@@ -131,7 +146,19 @@ pub(crate) struct HeadQuery {
         (status = "5XX", description = "Not done", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn sign_head(State(app): State<App>, Authenticated(caller): Authenticated, RunPath(run): RunPath, Query(query): Query<HeadQuery>) -> Result<Response, Problem> {
+pub(crate) async fn sign_head(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+    RunPath(run): RunPath,
+    Query(query): Query<HeadQuery>,
+) -> Result<Response, Problem> {
     let envelope = app.recorder.head(caller, run, query.size).await?;
-    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], envelope).into_response())
+    Ok((
+        [(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        )],
+        envelope,
+    )
+        .into_response())
 }

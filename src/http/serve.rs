@@ -10,7 +10,11 @@ const GRACE: Duration = Duration::from_secs(30);
 
 /// Serves until `shutdown` is there; then takes no new connection, lets requests end, and waits until
 /// all that was begun is durable or refused.
-pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
+pub async fn serve(
+    listener: TcpListener,
+    app: App,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
     let recorder = app.recorder.clone();
     let (stopping, stopped) = tokio::sync::oneshot::channel();
     let signal = async move {

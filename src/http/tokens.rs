@@ -85,15 +85,46 @@ pub(crate) struct TokensBody {
 
 fn read_request(bytes: &[u8]) -> Result<TokenRequest, Problem> {
     let wrong = |detail: String| crate::access::AccessError::Malformed(detail);
-    let request: NewTokenRequest = serde_json::from_slice(bytes).map_err(|error| wrong(format!("expected {{name, roles, actor?, expires_at?}}: {error}")))?;
-    let roles = request.roles.iter().map(|word| Role::from_word(word).ok_or_else(|| wrong(format!("{word:?} is no role; roles are agent, gate, auditor, compliance, admin")))).collect::<Result<_, _>>()?;
-    let actor = request.actor.unwrap_or(ActorBinding { kind: None, id: None });
-    let actor_type = actor.kind.map(|word| ActorType::from_word(&word).ok_or_else(|| wrong(format!("{word:?} is no actor type")))).transpose()?;
+    let request: NewTokenRequest = serde_json::from_slice(bytes).map_err(|error| {
+        wrong(format!(
+            "expected {{name, roles, actor?, expires_at?}}: {error}"
+        ))
+    })?;
+    let roles = request
+        .roles
+        .iter()
+        .map(|word| {
+            Role::from_word(word).ok_or_else(|| {
+                wrong(format!(
+                    "{word:?} is no role; roles are agent, gate, auditor, compliance, admin"
+                ))
+            })
+        })
+        .collect::<Result<_, _>>()?;
+    let actor = request.actor.unwrap_or(ActorBinding {
+        kind: None,
+        id: None,
+    });
+    let actor_type = actor
+        .kind
+        .map(|word| {
+            ActorType::from_word(&word).ok_or_else(|| wrong(format!("{word:?} is no actor type")))
+        })
+        .transpose()?;
     let expires_at = request.expires_at.map(|text| {
         let time: Option<jiff::Timestamp> = text.parse().ok();
-        time.and_then(|time| onrecord_core::timestamp::Timestamp::from_micros(time.as_microsecond())).ok_or_else(|| wrong("expires_at is an RFC 3339 time".to_owned()))
+        time.and_then(|time| {
+            onrecord_core::timestamp::Timestamp::from_micros(time.as_microsecond())
+        })
+        .ok_or_else(|| wrong("expires_at is an RFC 3339 time".to_owned()))
     });
-    Ok(TokenRequest { name: request.name, roles, actor_type, actor_id: actor.id, expires_at: expires_at.transpose()? })
+    Ok(TokenRequest {
+        name: request.name,
+        roles,
+        actor_type,
+        actor_id: actor.id,
+        expires_at: expires_at.transpose()?,
+    })
 }
 
 /// Makes a token in the caller's tenant.
@@ -106,13 +137,26 @@ fn read_request(bytes: &[u8]) -> Result<TokenRequest, Problem> {
         (status = "5XX", description = "Not done", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn create_token(State(app): State<App>, Authenticated(caller): Authenticated, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
+pub(crate) async fn create_token(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
     caller.needs(&[Role::Admin])?;
     let bytes = super::body::read(&headers, body, BODY_BYTES).await?;
     let request = read_request(&bytes)?;
     let new = app.recorder.create_token(caller.tenant, request).await?;
-    let body = NewTokenBody { id: new.id, token: new.token.0 };
-    Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], axum::Json(body)).into_response())
+    let body = NewTokenBody {
+        id: new.id,
+        token: new.token.0,
+    };
+    Ok((
+        StatusCode::CREATED,
+        [(header::CACHE_CONTROL, "no-store")],
+        axum::Json(body),
+    )
+        .into_response())
 }
 
 /// Lists the tokens of the caller's tenant, without their secrets.
@@ -124,19 +168,28 @@ pub(crate) async fn create_token(State(app): State<App>, Authenticated(caller): 
         (status = "5XX", description = "Not done", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn list_tokens(State(app): State<App>, Authenticated(caller): Authenticated) -> Result<Response, Problem> {
+pub(crate) async fn list_tokens(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+) -> Result<Response, Problem> {
     caller.needs(&[Role::Admin])?;
     let tokens = app.recorder.tokens(caller.tenant).await?;
     let tokens = tokens.into_iter().map(|token| TokenBody {
         id: token.id,
         name: token.name,
         roles: token.roles,
-        actor: ActorBinding { kind: token.actor_type, id: token.actor_id },
+        actor: ActorBinding {
+            kind: token.actor_type,
+            id: token.actor_id,
+        },
         created_at: token.created_at.to_string(),
         expires_at: token.expires_at.map(|at| at.to_string()),
         revoked_at: token.revoked_at.map(|at| at.to_string()),
     });
-    Ok(axum::Json(TokensBody { tokens: tokens.collect() }).into_response())
+    Ok(axum::Json(TokensBody {
+        tokens: tokens.collect(),
+    })
+    .into_response())
 }
 
 /// Revokes a token of the caller's tenant: from now on it opens nothing.
@@ -149,10 +202,20 @@ pub(crate) async fn list_tokens(State(app): State<App>, Authenticated(caller): A
         (status = "5XX", description = "Not done", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn revoke_token(State(app): State<App>, Authenticated(caller): Authenticated, Path(id): Path<String>) -> Result<Response, Problem> {
+pub(crate) async fn revoke_token(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
     caller.needs(&[Role::Admin])?;
     if id.contains('\0') || !app.recorder.revoke_token(caller.tenant, id).await? {
-        return Err(Problem::new(StatusCode::NOT_FOUND, "token_not_found", "No such token", "the tenant has no token of that id", "List them: GET /v1/tokens."));
+        return Err(Problem::new(
+            StatusCode::NOT_FOUND,
+            "token_not_found",
+            "No such token",
+            "the tenant has no token of that id",
+            "List them: GET /v1/tokens.",
+        ));
     }
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -184,14 +247,37 @@ pub(crate) struct NewTenantBody {
         (status = "5XX", description = "Not done", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn create_tenant(State(app): State<App>, Authenticated(caller): Authenticated, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
+pub(crate) async fn create_tenant(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
     caller.needs(&[Role::Admin])?;
     let bytes = super::body::read(&headers, body, BODY_BYTES).await?;
-    let request: NewTenantRequest = serde_json::from_slice(&bytes).map_err(|_| Problem::parameter("the body", "{\"name\": \"…\"}"))?;
-    if request.name.is_empty() || request.name.chars().count() > 200 || request.name.chars().any(char::is_control) {
-        return Err(Problem::parameter("name", "1 to 200 characters, none of them a control character"));
+    let request: NewTenantRequest = serde_json::from_slice(&bytes)
+        .map_err(|_| Problem::parameter("the body", "{\"name\": \"…\"}"))?;
+    if request.name.is_empty()
+        || request.name.chars().count() > 200
+        || request.name.chars().any(char::is_control)
+    {
+        return Err(Problem::parameter(
+            "name",
+            "1 to 200 characters, none of them a control character",
+        ));
     }
-    let (tenant, token) = app.recorder.add_tenant(caller, app.public_host.clone(), request.name).await?;
-    let body = NewTenantBody { tenant: tenant.to_string(), token: token.token.0 };
-    Ok((StatusCode::CREATED, [(header::CACHE_CONTROL, "no-store")], axum::Json(body)).into_response())
+    let (tenant, token) = app
+        .recorder
+        .add_tenant(caller, app.public_host.clone(), request.name)
+        .await?;
+    let body = NewTenantBody {
+        tenant: tenant.to_string(),
+        token: token.token.0,
+    };
+    Ok((
+        StatusCode::CREATED,
+        [(header::CACHE_CONTROL, "no-store")],
+        axum::Json(body),
+    )
+        .into_response())
 }

@@ -26,7 +26,11 @@ const PLAIN: &str = "text/plain; charset=utf-8";
         (status = "5XX", description = "Not done", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn verify_run(State(app): State<App>, Authenticated(caller): Authenticated, RunPath(run): RunPath) -> Result<Response, Problem> {
+pub(crate) async fn verify_run(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+    RunPath(run): RunPath,
+) -> Result<Response, Problem> {
     Ok(axum::Json(app.recorder.verification(caller, run).await?).into_response())
 }
 
@@ -40,14 +44,21 @@ pub(crate) async fn verify_run(State(app): State<App>, Authenticated(caller): Au
         (status = "5XX", description = "Not done", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn verify_file(State(app): State<App>, Authenticated(caller): Authenticated, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
+pub(crate) async fn verify_file(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
     let mut chunks = Chunks::new(&headers, body, app.upload_bytes)?;
     let (sink, pieces) = mpsc::channel::<Result<bytes::Bytes, std::io::Error>>(8);
     let recorder = app.recorder.clone();
     let report = tokio::spawn(async move { recorder.verify_stream(caller, pieces).await });
     let mut left = app.upload_bytes;
     while let Some(chunk) = chunks.next().await? {
-        left = left.checked_sub(chunk.len()).ok_or_else(|| Problem::body_too_large(app.upload_bytes))?;
+        left = left
+            .checked_sub(chunk.len())
+            .ok_or_else(|| Problem::body_too_large(app.upload_bytes))?;
         // The verifier may have seen enough; what is left of the body is read and dropped.
         let _ = sink.send(Ok(chunk)).await;
     }
@@ -73,7 +84,12 @@ pub(crate) struct TurnQuery {
         (status = "5XX", description = "Not done", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn prove_turn(State(app): State<App>, Authenticated(caller): Authenticated, RunAnd(run, turn): RunAnd<u64>, Query(query): Query<TurnQuery>) -> Result<Response, Problem> {
+pub(crate) async fn prove_turn(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+    RunAnd(run, turn): RunAnd<u64>,
+    Query(query): Query<TurnQuery>,
+) -> Result<Response, Problem> {
     let payloads = match query.payloads.as_deref() {
         None | Some("all") => true,
         Some("none") => false,
@@ -85,8 +101,14 @@ pub(crate) async fn prove_turn(State(app): State<App>, Authenticated(caller): Au
     let name = format!("attachment; filename=\"turn-{turn}.turn-proof.json\"");
     let proof = app.recorder.turn_proof(caller, run, turn, payloads).await?;
     let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
-        (header::CONTENT_DISPOSITION, HeaderValue::from_str(&name).unwrap_or(HeaderValue::from_static("attachment"))),
+        (
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        ),
+        (
+            header::CONTENT_DISPOSITION,
+            HeaderValue::from_str(&name).unwrap_or(HeaderValue::from_static("attachment")),
+        ),
     ];
     Ok((headers, proof).into_response())
 }
@@ -100,7 +122,14 @@ pub(crate) async fn prove_turn(State(app): State<App>, Authenticated(caller): Au
         (status = "5XX", description = "Not done", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn read_trust(State(app): State<App>, Authenticated(caller): Authenticated) -> Result<Response, Problem> {
+pub(crate) async fn read_trust(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+) -> Result<Response, Problem> {
     let text = app.recorder.trust(caller).await?;
-    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static(PLAIN))], text).into_response())
+    Ok((
+        [(header::CONTENT_TYPE, HeaderValue::from_static(PLAIN))],
+        text,
+    )
+        .into_response())
 }

@@ -39,7 +39,9 @@ pub(crate) const CLOCK_SLACK_MICROS: i64 = 5_000_000;
 /// Errors: by how many milliseconds the clock is behind, if that is more than the slack.
 pub(crate) fn later(now: Timestamp, last: Option<Timestamp>) -> Result<Timestamp, i64> {
     match last {
-        Some(last) if last.micros() - now.micros() > CLOCK_SLACK_MICROS => Err((last.micros() - now.micros()) / 1_000),
+        Some(last) if last.micros() - now.micros() > CLOCK_SLACK_MICROS => {
+            Err((last.micros() - now.micros()) / 1_000)
+        }
         Some(last) => Ok(last.max(now)),
         None => Ok(now),
     }
@@ -69,8 +71,17 @@ pub(crate) async fn append(
     let leaf = leaf_hash(&bytes);
     let index = tenant.ledger.size();
     let mut nodes = Vec::new();
-    tenant.ledger.push_with(leaf, |level, index, hash| nodes.push((level, index, hash)));
-    let entry = NewEntry { index, name: predicate.name(), run: predicate.run(), at: predicate.at(), leaf, bytes: &bytes };
+    tenant
+        .ledger
+        .push_with(leaf, |level, index, hash| nodes.push((level, index, hash)));
+    let entry = NewEntry {
+        index,
+        name: predicate.name(),
+        run: predicate.run(),
+        at: predicate.at(),
+        leaf,
+        bytes: &bytes,
+    };
     store::ledger::insert(tx, &tenant.tenant, &entry, &nodes).await?;
     store::tenants::update_ledger(tx, tenant, predicate.at()).await?;
     tenant.ledger_at = Some(predicate.at());
@@ -78,20 +89,40 @@ pub(crate) async fn append(
 }
 
 /// Signs and keeps the checkpoint of the ledger as it is now.
-pub(crate) async fn checkpoint(tx: &mut Tx, tenant: &LockedTenant, keys: &TenantKeys) -> Result<String, LedgerError> {
+pub(crate) async fn checkpoint(
+    tx: &mut Tx,
+    tenant: &LockedTenant,
+    keys: &TenantKeys,
+) -> Result<String, LedgerError> {
     let size = tenant.ledger.size();
-    let checkpoint = Checkpoint { origin: tenant.origin.to_string(), size, root: tenant.ledger.root() };
+    let checkpoint = Checkpoint {
+        origin: tenant.origin.to_string(),
+        size,
+        root: tenant.ledger.root(),
+    };
     let note = keys.ledger().sign(&checkpoint)?;
     store::ledger::insert_checkpoint(tx, &tenant.tenant, size, &note).await?;
     Ok(note)
 }
 
 /// The proof of an entry in the tree of a checkpoint.
-pub(crate) async fn proof(tx: &mut Tx, tenant: &TenantId, index: u64, (size, note): (u64, &str)) -> Result<String, LedgerError> {
+pub(crate) async fn proof(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    index: u64,
+    (size, note): (u64, &str),
+) -> Result<String, LedgerError> {
     let wanted = merkle::inclusion_nodes(index, size);
     let nodes = store::ledger::nodes(tx, tenant, &wanted).await?;
     let path = merkle::inclusion_path(index, size, |level, index| {
-        nodes.get(&(level, index)).copied().ok_or_else(|| store::contradiction("ledger_nodes", "hash", format!("{tenant}/{level}/{index}")))
+        nodes.get(&(level, index)).copied().ok_or_else(|| {
+            store::contradiction("ledger_nodes", "hash", format!("{tenant}/{level}/{index}"))
+        })
     })?;
-    Ok(TlogProof { index, path, checkpoint: note.to_owned() }.to_string())
+    Ok(TlogProof {
+        index,
+        path,
+        checkpoint: note.to_owned(),
+    }
+    .to_string())
 }

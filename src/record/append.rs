@@ -63,21 +63,45 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     /// Commits to the payloads of a request and encrypts them; the request keeps none of them.
-    pub(crate) async fn new(mut request: FrameRequest, actor: Actor, keys: &RunKeys) -> Result<Self, RecordError> {
+    pub(crate) async fn new(
+        mut request: FrameRequest,
+        actor: Actor,
+        keys: &RunKeys,
+    ) -> Result<Self, RecordError> {
         let fingerprint = request.fingerprint();
-        let plaintexts: Vec<Vec<u8>> = request.payloads.iter_mut().map(|payload| std::mem::take(&mut payload.bytes)).collect();
+        let plaintexts: Vec<Vec<u8>> = request
+            .payloads
+            .iter_mut()
+            .map(|payload| std::mem::take(&mut payload.bytes))
+            .collect();
         let bytes: usize = plaintexts.iter().map(Vec::len).sum();
         let seal = || {
-            let sealed = request.payloads.iter().zip(plaintexts).map(|(payload, plaintext)| keys.seal(i16::from(payload.tier), &payload.media, plaintext));
+            let sealed = request
+                .payloads
+                .iter()
+                .zip(plaintexts)
+                .map(|(payload, plaintext)| {
+                    keys.seal(i16::from(payload.tier), &payload.media, plaintext)
+                });
             sealed.collect::<Result<Vec<_>, _>>()
         };
-        let payloads = if bytes > OFFLOAD_BYTES && tokio::runtime::Handle::current().runtime_flavor() == tokio::runtime::RuntimeFlavor::MultiThread {
+        let payloads = if bytes > OFFLOAD_BYTES
+            && tokio::runtime::Handle::current().runtime_flavor()
+                == tokio::runtime::RuntimeFlavor::MultiThread
+        {
             tokio::task::block_in_place(seal)
         } else {
             seal()
         }?;
         let mac = keys.request_mac(&payloads, &fingerprint)?;
-        Ok(Self { request, mac, fingerprint, actor, payloads, result: None })
+        Ok(Self {
+            request,
+            mac,
+            fingerprint,
+            actor,
+            payloads,
+            result: None,
+        })
     }
 
     /// The frame without its place.
@@ -126,13 +150,28 @@ impl Prepared {
 }
 
 /// Extends a chain with a draft at a time.
-pub(crate) fn place(chain: &mut Chain, draft: &Draft, at: Timestamp, mac: Option<[u8; 32]>) -> Result<NewFrame, RecordError> {
+pub(crate) fn place(
+    chain: &mut Chain,
+    draft: &Draft,
+    at: Timestamp,
+    mac: Option<[u8; 32]>,
+) -> Result<NewFrame, RecordError> {
     let seq = chain.size();
     let bytes = chain.place(draft, at).map_err(|fault| match fault.code {
-        FrameCode::FrameJson if draft.body.len() + 512 * draft.payloads.len() > limits::FRAME_BYTES / 4 => RecordError::FrameTooLarge { bytes: draft.body.len() },
+        FrameCode::FrameJson
+            if draft.body.len() + 512 * draft.payloads.len() > limits::FRAME_BYTES / 4 =>
+        {
+            RecordError::FrameTooLarge {
+                bytes: draft.body.len(),
+            }
+        }
         _ => RecordError::Fault(fault),
     })?;
-    let answers = draft.links.iter().find(|link| link.rel == Rel::Answers).and_then(|link| link.seq);
+    let answers = draft
+        .links
+        .iter()
+        .find(|link| link.rel == Rel::Answers)
+        .and_then(|link| link.seq);
     Ok(NewFrame {
         seq,
         kind: draft.kind.as_str(),
@@ -148,7 +187,12 @@ pub(crate) fn place(chain: &mut Chain, draft: &Draft, at: Timestamp, mac: Option
 
 /// The receipt of a frame that was placed.
 pub(crate) fn receipt(chain: &Chain, frame: &NewFrame) -> Receipt {
-    Receipt { at: frame.at, hash: frame.hash, run: chain.run().clone(), seq: frame.seq }
+    Receipt {
+        at: frame.at,
+        hash: frame.hash,
+        run: chain.run().clone(),
+        seq: frame.seq,
+    }
 }
 
 /// The store's own frame that closes the open turn.
@@ -159,7 +203,11 @@ fn turn_end(chain: &Chain) -> Option<Draft> {
         key: format!("{STORE_ID}/turn_end/{number}"),
         occurred_at: None,
         turn: Some(number),
-        actor: Actor { id: STORE_ID.to_owned(), keyid: None, kind: ActorType::System },
+        actor: Actor {
+            id: STORE_ID.to_owned(),
+            keyid: None,
+            kind: ActorType::System,
+        },
         body: json::to_canonical(&end).unwrap_or_default(),
         payloads: Vec::new(),
         links: Vec::new(),
@@ -168,41 +216,92 @@ fn turn_end(chain: &Chain) -> Option<Draft> {
 }
 
 /// Closes the open turn, if there is one.
-pub(crate) fn close_turn(chain: &mut Chain, at: Timestamp) -> Result<Option<NewFrame>, RecordError> {
-    turn_end(chain).map(|draft| place(chain, &draft, at, None)).transpose()
+pub(crate) fn close_turn(
+    chain: &mut Chain,
+    at: Timestamp,
+) -> Result<Option<NewFrame>, RecordError> {
+    turn_end(chain)
+        .map(|draft| place(chain, &draft, at, None))
+        .transpose()
 }
 
 /// The frame that a key was used for, if the request is the same. Where a payload of the frame was
 /// erased the sameness can no longer be told, and the key decides.
-pub(crate) async fn retried(tx: &mut Tx, run: &RunId, key: &str, keys: &RunKeys, fingerprint: &[u8]) -> Result<Option<Appended>, RecordError> {
+pub(crate) async fn retried(
+    tx: &mut Tx,
+    run: &RunId,
+    key: &str,
+    keys: &RunKeys,
+    fingerprint: &[u8],
+) -> Result<Option<Appended>, RecordError> {
     let result_key = format!("{key}{RESULT_KEY}");
     let mut found = store::frames::with_keys(tx, run, &[key, &result_key]).await?;
-    let Some(frame) = found.remove(key) else { return Ok(None) };
+    let Some(frame) = found.remove(key) else {
+        return Ok(None);
+    };
     let seq = frame.receipt.seq;
-    let conflict = || RecordError::KeyConflict { key: key.to_owned(), run: run.clone(), seq };
+    let conflict = || RecordError::KeyConflict {
+        key: key.to_owned(),
+        run: run.clone(),
+        seq,
+    };
     let mac = frame.request_mac.ok_or_else(conflict)?;
-    let stored = store::payloads::keys_of_frames(tx, run, &[seq]).await?.remove(&seq).unwrap_or_default();
-    let committed = store::frames::bytes(tx, run, seq).await?.and_then(|(bytes, _)| Frame::parse(&bytes).ok().map(|frame| frame.payloads().len()));
+    let stored = store::payloads::keys_of_frames(tx, run, &[seq])
+        .await?
+        .remove(&seq)
+        .unwrap_or_default();
+    let committed = store::frames::bytes(tx, run, seq)
+        .await?
+        .and_then(|(bytes, _)| {
+            Frame::parse(&bytes)
+                .ok()
+                .map(|frame| frame.payloads().len())
+        });
     if committed == Some(stored.len()) {
-        let stored: Vec<_> = stored.into_iter().map(|payload| (payload.tier, payload.commit, payload.wrapped_dek)).collect();
+        let stored: Vec<_> = stored
+            .into_iter()
+            .map(|payload| (payload.tier, payload.commit, payload.wrapped_dek))
+            .collect();
         if !keys.same_request(&stored, fingerprint, &mac)? {
             return Err(conflict());
         }
     }
     let result = found.remove(&result_key).map(|frame| frame.receipt);
-    Ok(Some(Appended { receipt: frame.receipt, created: false, result, signed: None }))
+    Ok(Some(Appended {
+        receipt: frame.receipt,
+        created: false,
+        result,
+        signed: None,
+    }))
 }
 
 impl Recorder {
     /// Appends frames to a run in one transaction, each with its own result: a refused one takes no
     /// place and does not hinder the others. An error of the whole means that none of them was placed,
     /// or that it is not known.
-    pub async fn append(&self, caller: Caller, run: RunId, requests: Vec<FrameRequest>, conditions: Conditions) -> Result<Vec<Result<Appended, RecordError>>, RecordError> {
+    pub async fn append(
+        &self,
+        caller: Caller,
+        run: RunId,
+        requests: Vec<FrameRequest>,
+        conditions: Conditions,
+    ) -> Result<Vec<Result<Appended, RecordError>>, RecordError> {
         let recorder = self.clone();
-        self.detached(async move { recorder.append_now(&caller, &run, requests, &conditions).await }).await
+        self.detached(async move {
+            recorder
+                .append_now(&caller, &run, requests, &conditions)
+                .await
+        })
+        .await
     }
 
-    async fn append_now(&self, caller: &Caller, run: &RunId, requests: Vec<FrameRequest>, conditions: &Conditions) -> Result<Vec<Result<Appended, RecordError>>, RecordError> {
+    async fn append_now(
+        &self,
+        caller: &Caller,
+        run: &RunId,
+        requests: Vec<FrameRequest>,
+        conditions: &Conditions,
+    ) -> Result<Vec<Result<Appended, RecordError>>, RecordError> {
         let tenant_keys = self.keys(&caller.tenant).await?;
         let mut tx = self.store.begin(&caller.tenant).await?;
         let wrapped = store::runs::keys(&mut tx, run).await?;
@@ -217,16 +316,30 @@ impl Recorder {
         }
 
         let mut tx = self.store.begin(&caller.tenant).await?;
-        let (row, now) = store::runs::lock(&mut tx, run).await?.ok_or_else(|| RecordError::NoRun(run.clone()))?;
+        let (row, now) = store::runs::lock(&mut tx, run)
+            .await?
+            .ok_or_else(|| RecordError::NoRun(run.clone()))?;
         let before = row.chain.head();
         let sealed = row.sealed.is_some();
-        let at = later(now, row.chain.last_at()).map_err(|behind_ms| RecordError::ClockBehind { behind_ms })?;
+        let at = later(now, row.chain.last_at())
+            .map_err(|behind_ms| RecordError::ClockBehind { behind_ms })?;
         let known = known_keys(&mut tx, run, &prepared).await?;
-        let mut batch = Batch { chain: row.chain, at, known, done: HashMap::new(), frames: Vec::new(), payloads: Vec::new() };
+        let mut batch = Batch {
+            chain: row.chain,
+            at,
+            known,
+            done: HashMap::new(),
+            frames: Vec::new(),
+            payloads: Vec::new(),
+        };
         let mut results = Vec::with_capacity(prepared.len());
         for one in prepared {
             let result = match one {
-                Ok(one) => batch.add(&mut tx, run, &keys, one, sealed, conditions).await,
+                Ok(one) => {
+                    batch
+                        .add(&mut tx, run, &keys, one, sealed, conditions)
+                        .await
+                }
                 Err(error) => Err(error),
             };
             results.push(result);
@@ -244,31 +357,61 @@ impl Recorder {
         if conditions.signed {
             for appended in results.iter_mut().flatten() {
                 let last = appended.result.as_ref().unwrap_or(&appended.receipt);
-                appended.signed = Some(self.head_now(&caller.tenant, run, Some(last.seq + 1)).await?);
+                appended.signed = Some(
+                    self.head_now(&caller.tenant, run, Some(last.seq + 1))
+                        .await?,
+                );
             }
         }
         Ok(results)
     }
 
     /// A signed `run-head` of a run at a size, or at its present one.
-    pub async fn head(&self, caller: Caller, run: RunId, size: Option<u64>) -> Result<String, RecordError> {
+    pub async fn head(
+        &self,
+        caller: Caller,
+        run: RunId,
+        size: Option<u64>,
+    ) -> Result<String, RecordError> {
         let recorder = self.clone();
-        self.detached(async move { recorder.head_now(&caller.tenant, &run, size).await }).await
+        self.detached(async move { recorder.head_now(&caller.tenant, &run, size).await })
+            .await
     }
 
-    async fn head_now(&self, tenant: &onrecord_core::id::TenantId, run: &RunId, size: Option<u64>) -> Result<String, RecordError> {
+    async fn head_now(
+        &self,
+        tenant: &onrecord_core::id::TenantId,
+        run: &RunId,
+        size: Option<u64>,
+    ) -> Result<String, RecordError> {
         let keys = self.keys(tenant).await?;
         let mut tx = self.store.snapshot(tenant).await?;
-        let row = store::runs::find(&mut tx, run).await?.ok_or_else(|| RecordError::NoRun(run.clone()))?;
+        let row = store::runs::find(&mut tx, run)
+            .await?
+            .ok_or_else(|| RecordError::NoRun(run.clone()))?;
         let size = size.unwrap_or(row.chain.size());
         if size == 0 || size > row.chain.size() {
-            return Err(RecordError::NoFrame { run: run.clone(), seq: size.saturating_sub(1) });
+            return Err(RecordError::NoFrame {
+                run: run.clone(),
+                seq: size.saturating_sub(1),
+            });
         }
-        let chain = if size == row.chain.size() { row.chain } else { chain_at(&mut tx, row.chain, size).await? };
+        let chain = if size == row.chain.size() {
+            row.chain
+        } else {
+            chain_at(&mut tx, row.chain, size).await?
+        };
         tx.commit().await.map_err(store::StoreError::from)?;
-        let at = chain.last_at().ok_or_else(|| store::contradiction("runs", "last_at", run))?;
-        let head = Predicate::RunHead(RunHead { at, state: state_of(&chain) });
-        let envelope = keys.seal().sign(tenant, &head, Some((FRAMES_SUBJECT, chain.file_digest())))?;
+        let at = chain
+            .last_at()
+            .ok_or_else(|| store::contradiction("runs", "last_at", run))?;
+        let head = Predicate::RunHead(RunHead {
+            at,
+            state: state_of(&chain),
+        });
+        let envelope =
+            keys.seal()
+                .sign(tenant, &head, Some((FRAMES_SUBJECT, chain.file_digest())))?;
         Ok(String::from_utf8_lossy(&envelope).into_owned())
     }
 }
@@ -280,7 +423,12 @@ async fn chain_at(tx: &mut Tx, now: Chain, size: u64) -> Result<Chain, RecordErr
         let limit = u32::try_from((size - chain.size()).min(1_000)).unwrap_or(1_000);
         let page = store::frames::page(tx, now.run(), chain.size(), limit).await?;
         if page.is_empty() {
-            return Err(store::contradiction("frames", "seq", format!("{}/{}", now.run(), chain.size())).into());
+            return Err(store::contradiction(
+                "frames",
+                "seq",
+                format!("{}/{}", now.run(), chain.size()),
+            )
+            .into());
         }
         for bytes in page {
             chain.extend(&bytes, None).map_err(RecordError::Fault)?;
@@ -289,10 +437,17 @@ async fn chain_at(tx: &mut Tx, now: Chain, size: u64) -> Result<Chain, RecordErr
     Ok(chain)
 }
 
-async fn prepare(caller: &Caller, mut request: FrameRequest, keys: &RunKeys) -> Result<Prepared, RecordError> {
+async fn prepare(
+    caller: &Caller,
+    mut request: FrameRequest,
+    keys: &RunKeys,
+) -> Result<Prepared, RecordError> {
     let actor = caller.speak(request.actor.clone(), request.kind)?;
     if matches!(request.kind, Kind::TurnEnd) && request.body != b"{}" {
-        return Err(shape_error("/body", "the store counts a turn itself; leave the body of a turn_end out"));
+        return Err(shape_error(
+            "/body",
+            "the store counts a turn itself; leave the body of a turn_end out",
+        ));
     }
     // Sameness is that of the whole request, so the call is fingerprinted with its result.
     let fingerprint = request.fingerprint();
@@ -301,7 +456,10 @@ async fn prepare(caller: &Caller, mut request: FrameRequest, keys: &RunKeys) -> 
     prepared.mac = keys.request_mac(&prepared.payloads, &fingerprint)?;
     prepared.fingerprint = fingerprint;
     if let Some(mut result) = result {
-        let actor = result.actor.clone().or_else(|| tool_actor(caller, &prepared));
+        let actor = result
+            .actor
+            .clone()
+            .or_else(|| tool_actor(caller, &prepared));
         let actor = caller.speak(actor, result.kind)?;
         if let (None, Some(key)) = (&result.key, &prepared.request.key) {
             let key = format!("{key}{RESULT_KEY}");
@@ -320,18 +478,32 @@ fn tool_actor(caller: &Caller, call: &Prepared) -> Option<Actor> {
         name: String,
     }
     let named: Named = serde_json::from_slice(&call.request.body).ok()?;
-    let actor = Actor { id: named.name, keyid: None, kind: ActorType::Tool };
-    let fits = onrecord_core::frame::check_actor(&actor).is_ok() && caller.speak(Some(actor.clone()), Kind::ToolResult).is_ok();
+    let actor = Actor {
+        id: named.name,
+        keyid: None,
+        kind: ActorType::Tool,
+    };
+    let fits = onrecord_core::frame::check_actor(&actor).is_ok()
+        && caller.speak(Some(actor.clone()), Kind::ToolResult).is_ok();
     fits.then_some(actor)
 }
 
 fn shape_error(pointer: &str, detail: &str) -> RecordError {
     use super::intake::{IntakeCode, IntakeError};
-    IntakeError { code: IntakeCode::Shape, pointer: pointer.to_owned(), detail: detail.to_owned() }.into()
+    IntakeError {
+        code: IntakeCode::Shape,
+        pointer: pointer.to_owned(),
+        detail: detail.to_owned(),
+    }
+    .into()
 }
 
 /// All keys that the batch names, for its own frames or for links, with the frames that have them.
-async fn known_keys(tx: &mut Tx, run: &RunId, prepared: &[Result<Prepared, RecordError>]) -> Result<HashMap<String, u64>, RecordError> {
+async fn known_keys(
+    tx: &mut Tx,
+    run: &RunId,
+    prepared: &[Result<Prepared, RecordError>],
+) -> Result<HashMap<String, u64>, RecordError> {
     let mut keys = Vec::new();
     for one in prepared.iter().flatten() {
         for part in [Some(one), one.result.as_deref()].into_iter().flatten() {
@@ -346,7 +518,10 @@ async fn known_keys(tx: &mut Tx, run: &RunId, prepared: &[Result<Prepared, Recor
         return Ok(HashMap::new());
     }
     let found = store::frames::with_keys(tx, run, &keys).await?;
-    Ok(found.into_iter().map(|(key, frame)| (key, frame.receipt.seq)).collect())
+    Ok(found
+        .into_iter()
+        .map(|(key, frame)| (key, frame.receipt.seq))
+        .collect())
 }
 
 /// Frames that got their places in this transaction.
@@ -361,14 +536,31 @@ struct Batch {
 }
 
 impl Batch {
-    async fn add(&mut self, tx: &mut Tx, run: &RunId, keys: &RunKeys, one: Prepared, sealed: bool, conditions: &Conditions) -> Result<Appended, RecordError> {
+    async fn add(
+        &mut self,
+        tx: &mut Tx,
+        run: &RunId,
+        keys: &RunKeys,
+        one: Prepared,
+        sealed: bool,
+        conditions: &Conditions,
+    ) -> Result<Appended, RecordError> {
         if let Some(key) = &one.request.key
             && let Some(seq) = self.known.get(key)
         {
             return match self.done.get(key) {
-                Some((fingerprint, appended)) if *fingerprint == one.fingerprint => Ok(Appended { created: false, ..appended.clone() }),
-                Some(_) => Err(RecordError::KeyConflict { key: key.clone(), run: run.clone(), seq: *seq }),
-                None => retried(tx, run, key, keys, &one.fingerprint).await?.ok_or_else(|| store::contradiction("frames", "key", key).into()),
+                Some((fingerprint, appended)) if *fingerprint == one.fingerprint => Ok(Appended {
+                    created: false,
+                    ..appended.clone()
+                }),
+                Some(_) => Err(RecordError::KeyConflict {
+                    key: key.clone(),
+                    run: run.clone(),
+                    seq: *seq,
+                }),
+                None => retried(tx, run, key, keys, &one.fingerprint)
+                    .await?
+                    .ok_or_else(|| store::contradiction("frames", "key", key).into()),
             };
         }
         if sealed {
@@ -380,14 +572,22 @@ impl Batch {
         if let Some(head) = conditions.head
             && head != self.chain.head()
         {
-            return Err(RecordError::HeadMoved { head: self.chain.head(), size: self.chain.size() });
+            return Err(RecordError::HeadMoved {
+                head: self.chain.head(),
+                size: self.chain.size(),
+            });
         }
         // Placed on a copy: a frame that is refused half way, after a turn_end that it needed, leaves nothing.
         let mut chain = self.chain.clone();
         let mut placed = Vec::with_capacity(2);
         let receipt = self.place_one(&mut chain, &mut placed, &one, None)?;
-        let result = one.result.as_deref().map(|result| self.place_one(&mut chain, &mut placed, result, Some(receipt.seq))).transpose()?;
-        self.known.extend(placed.iter().map(|frame| (frame.key.clone(), frame.seq)));
+        let result = one
+            .result
+            .as_deref()
+            .map(|result| self.place_one(&mut chain, &mut placed, result, Some(receipt.seq)))
+            .transpose()?;
+        self.known
+            .extend(placed.iter().map(|frame| (frame.key.clone(), frame.seq)));
         self.frames.append(&mut placed);
         self.chain = chain;
         let mut one = one;
@@ -396,20 +596,44 @@ impl Batch {
         }
         let (key, fingerprint) = (one.request.key.take(), std::mem::take(&mut one.fingerprint));
         self.payloads.extend(one.rows(receipt.seq));
-        let appended = Appended { receipt, created: true, result, signed: None };
+        let appended = Appended {
+            receipt,
+            created: true,
+            result,
+            signed: None,
+        };
         if let Some(key) = key {
             self.done.insert(key, (fingerprint, appended.clone()));
         }
         Ok(appended)
     }
 
-    fn place_one(&self, chain: &mut Chain, placed: &mut Vec<NewFrame>, one: &Prepared, answers: Option<u64>) -> Result<Receipt, RecordError> {
+    fn place_one(
+        &self,
+        chain: &mut Chain,
+        placed: &mut Vec<NewFrame>,
+        one: &Prepared,
+        answers: Option<u64>,
+    ) -> Result<Receipt, RecordError> {
         let kind = one.request.kind;
         let turn = self.turn_of(chain, placed, kind, one.request.turn)?;
         let mut links = self.links(chain, placed, &one.request.links)?;
-        links.extend(answers.map(|seq| Link { hash: None, rel: Rel::Answers, run: None, seq: Some(seq) }));
-        let key = one.request.key.clone().unwrap_or_else(|| format!("{STORE_ID}/frame/{}", chain.size()));
-        let mut draft = Draft { key, turn, ..one.draft(&links) };
+        links.extend(answers.map(|seq| Link {
+            hash: None,
+            rel: Rel::Answers,
+            run: None,
+            seq: Some(seq),
+        }));
+        let key = one
+            .request
+            .key
+            .clone()
+            .unwrap_or_else(|| format!("{STORE_ID}/frame/{}", chain.size()));
+        let mut draft = Draft {
+            key,
+            turn,
+            ..one.draft(&links)
+        };
         if kind == Kind::TurnEnd {
             draft.body = turn_end(chain).map(|end| end.body).unwrap_or_default();
         }
@@ -420,13 +644,21 @@ impl Batch {
     }
 
     /// The turn of a frame; closes the open one where a turn or the end of the run follows.
-    fn turn_of(&self, chain: &mut Chain, placed: &mut Vec<NewFrame>, kind: Kind, choice: TurnChoice) -> Result<Option<u64>, RecordError> {
+    fn turn_of(
+        &self,
+        chain: &mut Chain,
+        placed: &mut Vec<NewFrame>,
+        kind: Kind,
+        choice: TurnChoice,
+    ) -> Result<Option<u64>, RecordError> {
         match kind {
             Kind::Turn => {
                 placed.extend(close_turn(chain, self.at)?);
                 let next = chain.turns() + 1;
                 match choice {
-                    TurnChoice::Number(asked) if asked != next => Err(RecordError::TurnNumber { asked, next }),
+                    TurnChoice::Number(asked) if asked != next => {
+                        Err(RecordError::TurnNumber { asked, next })
+                    }
                     _ => Ok(Some(next)),
                 }
             }
@@ -435,25 +667,48 @@ impl Batch {
                 Ok(None)
             }
             _ => match (choice, chain.open_turn()) {
-                (TurnChoice::Number(asked), open) if open != Some(asked) => Err(RecordError::TurnNotOpen { asked, open }),
-                (_, None) if kind == Kind::TurnEnd => Err(RecordError::TurnNotOpen { asked: chain.turns(), open: None }),
+                (TurnChoice::Number(asked), open) if open != Some(asked) => {
+                    Err(RecordError::TurnNotOpen { asked, open })
+                }
+                (_, None) if kind == Kind::TurnEnd => Err(RecordError::TurnNotOpen {
+                    asked: chain.turns(),
+                    open: None,
+                }),
                 (TurnChoice::RunLevel, _) if kind != Kind::TurnEnd => Ok(None),
                 (_, open) => Ok(open),
             },
         }
     }
 
-    fn links(&self, chain: &Chain, placed: &[NewFrame], requested: &[LinkRequest]) -> Result<Vec<Link>, RecordError> {
-        let missing = |index: usize, wanted: String| RecordError::NoLink { pointer: format!("/links/{index}"), wanted };
+    fn links(
+        &self,
+        chain: &Chain,
+        placed: &[NewFrame],
+        requested: &[LinkRequest],
+    ) -> Result<Vec<Link>, RecordError> {
+        let missing = |index: usize, wanted: String| RecordError::NoLink {
+            pointer: format!("/links/{index}"),
+            wanted,
+        };
         let resolve = |(index, link): (usize, &LinkRequest)| match link {
             LinkRequest::Exact(link) => match link.seq {
                 Some(seq) if seq >= chain.size() => Err(missing(index, format!("frame {seq}"))),
                 _ => Ok(link.clone()),
             },
             LinkRequest::Key(rel, key) => {
-                let here = placed.iter().find(|frame| frame.key == *key).map(|frame| frame.seq);
-                let seq = here.or_else(|| self.known.get(key).copied()).ok_or_else(|| missing(index, format!("the one with key {key:?}")))?;
-                Ok(Link { hash: None, rel: *rel, run: None, seq: Some(seq) })
+                let here = placed
+                    .iter()
+                    .find(|frame| frame.key == *key)
+                    .map(|frame| frame.seq);
+                let seq = here
+                    .or_else(|| self.known.get(key).copied())
+                    .ok_or_else(|| missing(index, format!("the one with key {key:?}")))?;
+                Ok(Link {
+                    hash: None,
+                    rel: *rel,
+                    run: None,
+                    seq: Some(seq),
+                })
             }
         };
         requested.iter().enumerate().map(resolve).collect()

@@ -19,9 +19,17 @@ pub const RESERVED_KEY: &str = "onrecord/";
 pub const RESULT_KEY: &str = "/result";
 
 /// Wrappers around the deepest part of a request: the object, `payloads`, a payload; or `result` too.
-const REQUEST_LIMITS: Limits = Limits { bytes: REQUEST_BYTES, depth: limits::DEPTH + 5, object: true };
+const REQUEST_LIMITS: Limits = Limits {
+    bytes: REQUEST_BYTES,
+    depth: limits::DEPTH + 5,
+    object: true,
+};
 /// In a frame the body stands one level deep.
-const BODY_LIMITS: Limits = Limits { bytes: limits::FRAME_BYTES, depth: limits::DEPTH - 1, object: true };
+const BODY_LIMITS: Limits = Limits {
+    bytes: limits::FRAME_BYTES,
+    depth: limits::DEPTH - 1,
+    object: true,
+};
 
 /// Why a request is malformed, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -115,7 +123,10 @@ pub struct FrameRequest {
 /// Reads a request to append a frame.
 pub fn frame(bytes: &[u8]) -> Result<FrameRequest, RecordError> {
     let members = json::members(bytes, REQUEST_LIMITS).map_err(|error| json_error("", &error))?;
-    let kind = members.iter().find(|member| member.name == "kind").ok_or_else(|| missing("", "kind"))?;
+    let kind = members
+        .iter()
+        .find(|member| member.name == "kind")
+        .ok_or_else(|| missing("", "kind"))?;
     let kind = word("/kind", kind.raw, Kind::from_word)?;
     if kind == Kind::Session {
         return Err(shape("/kind", "a session is opened with POST /v1/runs").into());
@@ -137,7 +148,11 @@ fn read_frame(members: &[Member<'_>], at: &str, kind: Kind) -> Result<FrameReque
     let mut request = FrameRequest {
         kind,
         key: None,
-        turn: if session { TurnChoice::RunLevel } else { TurnChoice::Open },
+        turn: if session {
+            TurnChoice::RunLevel
+        } else {
+            TurnChoice::Open
+        },
         actor: None,
         occurred_at: None,
         body: b"{}".to_vec(),
@@ -154,7 +169,8 @@ fn read_frame(members: &[Member<'_>], at: &str, kind: Kind) -> Result<FrameReque
             "body" if !session => request.body = body(&here, member.raw)?,
             "turn" if !session && at.is_empty() => request.turn = turn(&here, member.raw)?,
             "result" if kind == Kind::ToolCall => {
-                let result = json::members(member.raw, REQUEST_LIMITS).map_err(|error| json_error(&here, &error))?;
+                let result = json::members(member.raw, REQUEST_LIMITS)
+                    .map_err(|error| json_error(&here, &error))?;
                 request.result = Some(Box::new(read_frame(&result, &here, Kind::ToolResult)?));
             }
             "key" => request.key = Some(key(&here, member.raw)?),
@@ -173,7 +189,13 @@ fn read_frame(members: &[Member<'_>], at: &str, kind: Kind) -> Result<FrameReque
 pub fn check_key(at: &str, key: &str) -> Result<(), IntakeError> {
     frame::check_key(key).map_err(|detail| shape(at, &detail))?;
     if key.starts_with(RESERVED_KEY) {
-        return Err(IntakeError { code: IntakeCode::Reserved, pointer: at.to_owned(), detail: format!("keys that begin with {RESERVED_KEY:?} are the store's own; choose another") });
+        return Err(IntakeError {
+            code: IntakeCode::Reserved,
+            pointer: at.to_owned(),
+            detail: format!(
+                "keys that begin with {RESERVED_KEY:?} are the store's own; choose another"
+            ),
+        });
     }
     Ok(())
 }
@@ -192,7 +214,10 @@ fn turn(at: &str, raw: &[u8]) -> Result<TurnChoice, IntakeError> {
     match serde_json::from_slice::<Option<u64>>(raw) {
         Ok(None) => Ok(TurnChoice::RunLevel),
         Ok(Some(number)) if number > 0 => Ok(TurnChoice::Number(number)),
-        _ => Err(shape(at, "a turn's number from 1, null for a run-level frame, or absent for the open turn")),
+        _ => Err(shape(
+            at,
+            "a turn's number from 1, null for a run-level frame, or absent for the open turn",
+        )),
     }
 }
 
@@ -205,15 +230,28 @@ struct ActorShape {
 }
 
 fn actor(at: &str, raw: &[u8]) -> Result<Actor, IntakeError> {
-    let read: ActorShape = typed(at, raw, "{type, id}, type one of agent, human, tool, verifier, importer")?;
-    let actor = Actor { id: read.id, keyid: None, kind: read.kind };
+    let read: ActorShape = typed(
+        at,
+        raw,
+        "{type, id}, type one of agent, human, tool, verifier, importer",
+    )?;
+    let actor = Actor {
+        id: read.id,
+        keyid: None,
+        kind: read.kind,
+    };
     frame::check_actor(&actor).map_err(|detail| shape(at, &detail))?;
     Ok(actor)
 }
 
 fn time(at: &str, raw: &[u8]) -> Result<Timestamp, IntakeError> {
     let text = text(at, raw)?;
-    let wrong = || shape(at, "an RFC 3339 time of at most six fraction digits, such as 2026-08-09T11:00:00.000000Z");
+    let wrong = || {
+        shape(
+            at,
+            "an RFC 3339 time of at most six fraction digits, such as 2026-08-09T11:00:00.000000Z",
+        )
+    };
     if text.len() > 40 || text.contains('[') {
         return Err(wrong());
     }
@@ -241,34 +279,55 @@ struct LinkShape {
 }
 
 fn links(at: &str, raw: &[u8]) -> Result<Vec<LinkRequest>, IntakeError> {
-    let elements = json::elements(raw, REQUEST_LIMITS_ANY).map_err(|error| json_error(at, &error))?;
+    let elements =
+        json::elements(raw, REQUEST_LIMITS_ANY).map_err(|error| json_error(at, &error))?;
     let read = |(index, raw): (usize, &[u8])| {
         let here = format!("{at}/{index}");
         let expected = "{rel, seq}, {rel, key} or {rel, run, hash}";
         let link: LinkShape = typed(&here, raw, expected)?;
         match (link.seq, link.key, link.run, link.hash) {
-            (Some(seq), None, None, None) => Ok(LinkRequest::Exact(Link { hash: None, rel: link.rel, run: None, seq: Some(seq) })),
+            (Some(seq), None, None, None) => Ok(LinkRequest::Exact(Link {
+                hash: None,
+                rel: link.rel,
+                run: None,
+                seq: Some(seq),
+            })),
             (None, Some(key), None, None) => Ok(LinkRequest::Key(link.rel, key)),
-            (None, None, Some(run), Some(hash)) => Ok(LinkRequest::Exact(Link { hash: Some(hash), rel: link.rel, run: Some(run), seq: None })),
+            (None, None, Some(run), Some(hash)) => Ok(LinkRequest::Exact(Link {
+                hash: Some(hash),
+                rel: link.rel,
+                run: Some(run),
+                seq: None,
+            })),
             _ => Err(shape(&here, expected)),
         }
     };
     elements.into_iter().enumerate().map(read).collect()
 }
 
-const REQUEST_LIMITS_ANY: Limits = Limits { object: false, ..REQUEST_LIMITS };
+const REQUEST_LIMITS_ANY: Limits = Limits {
+    object: false,
+    ..REQUEST_LIMITS
+};
 
 fn payloads(at: &str, raw: &[u8]) -> Result<Vec<PayloadRequest>, IntakeError> {
-    let elements = json::elements(raw, REQUEST_LIMITS_ANY).map_err(|error| json_error(at, &error))?;
+    let elements =
+        json::elements(raw, REQUEST_LIMITS_ANY).map_err(|error| json_error(at, &error))?;
     if elements.len() > limits::PAYLOADS {
-        return Err(shape(at, &format!("at most {} payloads a frame", limits::PAYLOADS)));
+        return Err(shape(
+            at,
+            &format!("at most {} payloads a frame", limits::PAYLOADS),
+        ));
     }
     let mut payloads: Vec<PayloadRequest> = Vec::with_capacity(elements.len());
     for (index, raw) in elements.into_iter().enumerate() {
         let here = format!("{at}/{index}");
         let payload = payload(&here, raw)?;
         if payloads.iter().any(|other| other.name == payload.name) {
-            return Err(shape(&format!("{here}/name"), "another payload of this frame has the name"));
+            return Err(shape(
+                &format!("{here}/name"),
+                "another payload of this frame has the name",
+            ));
         }
         payloads.push(payload);
     }
@@ -284,16 +343,31 @@ fn payload(at: &str, raw: &[u8]) -> Result<PayloadRequest, IntakeError> {
             "name" => name = Some(text(&here, member.raw)?),
             "media" => media = Some(text(&here, member.raw)?),
             "tier" => tier = typed::<u8>(&here, member.raw, "0, 1, 2 or 3")?,
-            "json" | "text" | "base64" if content.is_some() => return Err(shape(&here, "one of json, text and base64, not two")),
+            "json" | "text" | "base64" if content.is_some() => {
+                return Err(shape(&here, "one of json, text and base64, not two"));
+            }
             "json" => content = Some((json_payload(&here, member.raw)?, "application/json", here)),
-            "text" => content = Some((text(&here, member.raw)?.into_bytes(), "text/plain; charset=utf-8", here)),
-            "base64" => content = Some((base64_payload(&here, member.raw)?, "application/octet-stream", here)),
+            "text" => {
+                content = Some((
+                    text(&here, member.raw)?.into_bytes(),
+                    "text/plain; charset=utf-8",
+                    here,
+                ))
+            }
+            "base64" => {
+                content = Some((
+                    base64_payload(&here, member.raw)?,
+                    "application/octet-stream",
+                    here,
+                ))
+            }
             _ => return Err(unknown(&here, &member.name)),
         }
     }
     let name = name.ok_or_else(|| missing(at, "name"))?;
     frame::check_name(&name).map_err(|detail| shape(&format!("{at}/name"), &detail))?;
-    let (bytes, default_media, here) = content.ok_or_else(|| missing(at, "json, text or base64"))?;
+    let (bytes, default_media, here) =
+        content.ok_or_else(|| missing(at, "json, text or base64"))?;
     if bytes.len() > limits::PAYLOAD_BYTES {
         return Err(too_large(&here, bytes.len()));
     }
@@ -302,14 +376,22 @@ fn payload(at: &str, raw: &[u8]) -> Result<PayloadRequest, IntakeError> {
     if tier > 3 {
         return Err(shape(&format!("{at}/tier"), "0, 1, 2 or 3"));
     }
-    Ok(PayloadRequest { name, media, tier, bytes })
+    Ok(PayloadRequest {
+        name,
+        media,
+        tier,
+        bytes,
+    })
 }
 
 fn too_large(at: &str, bytes: usize) -> IntakeError {
     IntakeError {
         code: IntakeCode::PayloadTooLarge,
         pointer: at.to_owned(),
-        detail: format!("the payload has {bytes} bytes, a payload has at most {}; send it in parts", limits::PAYLOAD_BYTES),
+        detail: format!(
+            "the payload has {bytes} bytes, a payload has at most {}; send it in parts",
+            limits::PAYLOAD_BYTES
+        ),
     }
 }
 
@@ -321,7 +403,9 @@ fn json_payload(at: &str, raw: &[u8]) -> Result<Vec<u8>, IntakeError> {
 }
 
 fn base64_payload(at: &str, raw: &[u8]) -> Result<Vec<u8>, IntakeError> {
-    STANDARD.decode(text(at, raw)?).map_err(|_| shape(at, "base64 of the standard alphabet, padded"))
+    STANDARD
+        .decode(text(at, raw)?)
+        .map_err(|_| shape(at, "base64 of the standard alphabet, padded"))
 }
 
 fn text(at: &str, raw: &[u8]) -> Result<String, IntakeError> {
@@ -333,11 +417,19 @@ fn text(at: &str, raw: &[u8]) -> Result<String, IntakeError> {
 
 fn word<T>(at: &str, raw: &[u8], of: impl Fn(&str) -> Option<T>) -> Result<T, IntakeError> {
     let word = text(at, raw)?;
-    let known = Kind::ALL.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ");
+    let known = Kind::ALL
+        .iter()
+        .map(|kind| kind.as_str())
+        .collect::<Vec<_>>()
+        .join(", ");
     of(&word).ok_or_else(|| shape(at, &format!("one of {known}")))
 }
 
-fn typed<'a, T: Deserialize<'a>>(at: &str, raw: &'a [u8], expected: &str) -> Result<T, IntakeError> {
+fn typed<'a, T: Deserialize<'a>>(
+    at: &str,
+    raw: &'a [u8],
+    expected: &str,
+) -> Result<T, IntakeError> {
     serde_json::from_slice(raw).map_err(|_| shape(at, &format!("expected {expected}")))
 }
 
@@ -347,26 +439,49 @@ fn pointer_token(name: &str) -> String {
 }
 
 fn json_error(at: &str, error: &json::JsonError) -> IntakeError {
-    let code = if error.reason == json::Reason::Size { IntakeCode::TooLarge } else { IntakeCode::Json(error.reason) };
+    let code = if error.reason == json::Reason::Size {
+        IntakeCode::TooLarge
+    } else {
+        IntakeCode::Json(error.reason)
+    };
     let pointer = format!("{at}{}", error.pointer);
     let mut detail = error.to_string();
     // A payload has a way out that a body has not.
-    if pointer.split('/').any(|step| step == "payloads") && pointer.split('/').any(|step| step == "json") {
-        detail.push_str("; or send this payload as `text` or `base64`, which are kept byte for byte");
+    if pointer.split('/').any(|step| step == "payloads")
+        && pointer.split('/').any(|step| step == "json")
+    {
+        detail
+            .push_str("; or send this payload as `text` or `base64`, which are kept byte for byte");
     }
-    IntakeError { code, pointer, detail }
+    IntakeError {
+        code,
+        pointer,
+        detail,
+    }
 }
 
 fn shape(at: &str, expected: &str) -> IntakeError {
-    IntakeError { code: IntakeCode::Shape, pointer: at.to_owned(), detail: expected.to_owned() }
+    IntakeError {
+        code: IntakeCode::Shape,
+        pointer: at.to_owned(),
+        detail: expected.to_owned(),
+    }
 }
 
 fn missing(at: &str, name: &str) -> IntakeError {
-    IntakeError { code: IntakeCode::MissingMember, pointer: at.to_owned(), detail: format!("{name} is needed") }
+    IntakeError {
+        code: IntakeCode::MissingMember,
+        pointer: at.to_owned(),
+        detail: format!("{name} is needed"),
+    }
 }
 
 fn unknown(at: &str, name: &str) -> IntakeError {
-    IntakeError { code: IntakeCode::UnknownMember, pointer: at.to_owned(), detail: format!("{name:?} is not a member of this request") }
+    IntakeError {
+        code: IntakeCode::UnknownMember,
+        pointer: at.to_owned(),
+        detail: format!("{name:?} is not a member of this request"),
+    }
 }
 
 /// A small structure of ours as bytes, the same for the same value.

@@ -144,7 +144,11 @@ pub struct Recorder {
 impl Recorder {
     /// A recorder over a database and its keys.
     pub fn new(store: Store, vault: Arc<Vault>) -> Self {
-        Self { store, vault, tasks: TaskTracker::new() }
+        Self {
+            store,
+            vault,
+            tasks: TaskTracker::new(),
+        }
     }
 
     /// The database.
@@ -154,8 +158,14 @@ impl Recorder {
 
     /// Runs work to its end, whatever becomes of whoever waits for it: a handler that its client
     /// dropped leaves no transaction half done and no connection in one.
-    pub async fn detached<T: Send + 'static>(&self, work: impl Future<Output = Result<T, RecordError>> + Send + 'static) -> Result<T, RecordError> {
-        self.tasks.spawn(work).await.unwrap_or(Err(RecordError::CutOff))
+    pub async fn detached<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, RecordError>> + Send + 'static,
+    ) -> Result<T, RecordError> {
+        self.tasks
+            .spawn(work)
+            .await
+            .unwrap_or(Err(RecordError::CutOff))
     }
 
     /// Waits until all work that was begun is done. Nothing may be begun after it.
@@ -165,8 +175,15 @@ impl Recorder {
     }
 
     /// The keys of a tenant.
-    pub(crate) async fn keys(&self, tenant: &TenantId) -> Result<Arc<crate::vault::TenantKeys>, RecordError> {
-        let origin = self.store.origin(tenant).await?.ok_or_else(|| RecordError::NoTenant(tenant.clone()))?;
+    pub(crate) async fn keys(
+        &self,
+        tenant: &TenantId,
+    ) -> Result<Arc<crate::vault::TenantKeys>, RecordError> {
+        let origin = self
+            .store
+            .origin(tenant)
+            .await?
+            .ok_or_else(|| RecordError::NoTenant(tenant.clone()))?;
         Ok(self.vault.tenant(tenant, &origin)?)
     }
 }

@@ -13,7 +13,9 @@ use onrecord_core::frame::{Draft, SUITE};
 use onrecord_core::id::{Origin, TenantId};
 use onrecord_core::json;
 use onrecord_core::limits;
-use onrecord_core::statement::{FRAMES_SUBJECT, Key, KeyAction, KeyRole, Predicate, RunOpen, State};
+use onrecord_core::statement::{
+    FRAMES_SUBJECT, Key, KeyAction, KeyRole, Predicate, RunOpen, State,
+};
 use std::sync::Arc;
 
 /// Members of a session's body that the store writes.
@@ -26,17 +28,39 @@ impl Recorder {
     ///
     /// A crash after the keys leaves files that no tenant uses; a crash after the commit leaves a tenant
     /// whose first token nobody saw, and another one can be made.
-    pub async fn create_tenant(&self, host: &str, name: &str) -> Result<(TenantId, NewToken), RecordError> {
-        let malformed = || access::AccessError::Malformed("the public host cannot stand in a ledger's origin".to_owned());
-        let tenant: TenantId = format!("t_{}", vault::new_name(16)?).parse().map_err(|_| malformed())?;
-        let origin: Origin = format!("{host}/t/{}", vault::new_name(12)?).parse().map_err(|_| malformed())?;
+    pub async fn create_tenant(
+        &self,
+        host: &str,
+        name: &str,
+    ) -> Result<(TenantId, NewToken), RecordError> {
+        let malformed = || {
+            access::AccessError::Malformed(
+                "the public host cannot stand in a ledger's origin".to_owned(),
+            )
+        };
+        let tenant: TenantId = format!("t_{}", vault::new_name(16)?)
+            .parse()
+            .map_err(|_| malformed())?;
+        let origin: Origin = format!("{host}/t/{}", vault::new_name(12)?)
+            .parse()
+            .map_err(|_| malformed())?;
         let keys = self.vault.create_tenant(&tenant, &origin)?;
         let mut tx = self.store.begin(&tenant).await?;
         store::tenants::insert(&mut tx, &tenant, &origin, name).await?;
         let mut locked = store::tenants::lock(&mut tx, &tenant).await?;
-        for (role, public) in [(KeyRole::Seal, keys.seal().public()), (KeyRole::Ledger, keys.ledger().public())] {
+        for (role, public) in [
+            (KeyRole::Seal, keys.seal().public()),
+            (KeyRole::Ledger, keys.ledger().public()),
+        ] {
             let at = ledger::next_time(&locked)?;
-            let key = Key { action: KeyAction::Added, at, keyid: public.keyid, reason: None, role, spki: public.spki.clone() };
+            let key = Key {
+                action: KeyAction::Added,
+                at,
+                keyid: public.keyid,
+                reason: None,
+                role,
+                spki: public.spki.clone(),
+            };
             ledger::append(&mut tx, &mut locked, &keys, &Predicate::Key(key), None).await?;
         }
         ledger::checkpoint(&mut tx, &locked, &keys).await?;
@@ -47,12 +71,21 @@ impl Recorder {
 
     /// Opens a run: its session frame, its number and its ledger entry, in one transaction. A retry with
     /// the same key finds the run that it opened.
-    pub async fn open(&self, caller: Caller, request: FrameRequest) -> Result<Appended, RecordError> {
+    pub async fn open(
+        &self,
+        caller: Caller,
+        request: FrameRequest,
+    ) -> Result<Appended, RecordError> {
         let recorder = self.clone();
-        self.detached(async move { recorder.open_now(&caller, request).await }).await
+        self.detached(async move { recorder.open_now(&caller, request).await })
+            .await
     }
 
-    async fn open_now(&self, caller: &Caller, request: FrameRequest) -> Result<Appended, RecordError> {
+    async fn open_now(
+        &self,
+        caller: &Caller,
+        request: FrameRequest,
+    ) -> Result<Appended, RecordError> {
         let actor = caller.speak(request.actor.clone(), request.kind)?;
         let sent = request.body.clone();
         let session = SessionBody::read(&sent)?;
@@ -64,7 +97,9 @@ impl Recorder {
             && let Some(run) = store::runs::opened_with(&mut tx, &caller.tenant, key).await?
         {
             let run_keys = keys.open_run(&run, &store::runs::keys(&mut tx, &run).await?)?;
-            let retried = super::append::retried(&mut tx, &run, key, &run_keys, &request.fingerprint()).await?;
+            let retried =
+                super::append::retried(&mut tx, &run, key, &run_keys, &request.fingerprint())
+                    .await?;
             return retried.ok_or_else(|| store::contradiction("frames", "key", &run).into());
         }
         let at = ledger::next_time(&tenant)?;
@@ -74,12 +109,27 @@ impl Recorder {
         let body = session.complete(run_no, &tenant.origin)?;
         let prepared = Prepared::new(request, actor, &run_keys).await?;
         let mut chain = Chain::new(caller.tenant.clone(), run.clone());
-        let draft = Draft { body, key: key.clone().unwrap_or_else(|| format!("{STORE_ID}/session")), ..prepared.draft(&[]) };
+        let draft = Draft {
+            body,
+            key: key.clone().unwrap_or_else(|| format!("{STORE_ID}/session")),
+            ..prepared.draft(&[])
+        };
         let frame = super::append::place(&mut chain, &draft, at, Some(prepared.mac))?;
         let receipt = super::append::receipt(&chain, &frame);
 
-        let open = RunOpen { at, run_no, state: state_of(&chain) };
-        let entry = ledger::append(&mut tx, &mut tenant, &keys, &Predicate::RunOpen(open), Some((FRAMES_SUBJECT, chain.file_digest()))).await?;
+        let open = RunOpen {
+            at,
+            run_no,
+            state: state_of(&chain),
+        };
+        let entry = ledger::append(
+            &mut tx,
+            &mut tenant,
+            &keys,
+            &Predicate::RunOpen(open),
+            Some((FRAMES_SUBJECT, chain.file_digest())),
+        )
+        .await?;
         ledger::checkpoint(&mut tx, &tenant, &keys).await?;
         store::tenants::take_run_no(&mut tx, &caller.tenant).await?;
         let new = store::runs::NewRun {
@@ -96,7 +146,12 @@ impl Recorder {
         // A crash before this line leaves nothing of the run; after it everything. Where the answer of the
         // commit is lost, the writer asks again with its key and finds the run.
         tx.commit().await.map_err(store::StoreError::from)?;
-        Ok(Appended { receipt, created: true, result: None, signed: None })
+        Ok(Appended {
+            receipt,
+            created: true,
+            result: None,
+            signed: None,
+        })
     }
 
     /// The keys of a tenant, public halves only: what a trust file is made of.
@@ -107,7 +162,12 @@ impl Recorder {
 
 /// What a chain says of itself in a statement.
 pub(crate) fn state_of(chain: &Chain) -> State {
-    State { head: chain.head(), root: chain.root(), run: chain.run().clone(), size: chain.size() }
+    State {
+        head: chain.head(),
+        root: chain.root(),
+        run: chain.run().clone(),
+        size: chain.size(),
+    }
 }
 
 /// The body of a session frame as it was sent.
@@ -119,18 +179,40 @@ struct SessionBody<'a> {
 impl<'a> SessionBody<'a> {
     fn read(body: &'a [u8]) -> Result<Self, RecordError> {
         use super::intake::{IntakeCode, IntakeError};
-        let refused = |name: &str, code, detail: &str| IntakeError { code, pointer: format!("/session/{name}"), detail: detail.to_owned() };
-        let members = json::members(body, json::Limits::FRAME).map_err(|error| refused("", IntakeCode::Json(error.reason), &error.to_string()))?;
-        if let Some(member) = members.iter().find(|member| STORE_MEMBERS.contains(&member.name.as_str())) {
-            return Err(refused(&member.name, IntakeCode::Reserved, "the store writes this member itself; leave it out").into());
+        let refused = |name: &str, code, detail: &str| IntakeError {
+            code,
+            pointer: format!("/session/{name}"),
+            detail: detail.to_owned(),
+        };
+        let members = json::members(body, json::Limits::FRAME)
+            .map_err(|error| refused("", IntakeCode::Json(error.reason), &error.to_string()))?;
+        if let Some(member) = members
+            .iter()
+            .find(|member| STORE_MEMBERS.contains(&member.name.as_str()))
+        {
+            return Err(refused(
+                &member.name,
+                IntakeCode::Reserved,
+                "the store writes this member itself; leave it out",
+            )
+            .into());
         }
-        let agent = members.iter().find(|member| member.name == "agent").and_then(|member| json::string(member.raw).ok());
+        let agent = members
+            .iter()
+            .find(|member| member.name == "agent")
+            .and_then(|member| json::string(member.raw).ok());
         // A list is filtered by it, so that it has to fit an index and a terminal.
-        if agent.as_ref().is_some_and(|agent| agent.chars().count() > limits::ACTOR_CHARS) {
+        if agent
+            .as_ref()
+            .is_some_and(|agent| agent.chars().count() > limits::ACTOR_CHARS)
+        {
             return Err(refused("agent", IntakeCode::Shape, "at most 200 characters").into());
         }
         // PostgreSQL's text has no U+0000; the frame keeps it, the list does without.
-        Ok(Self { members, agent: agent.filter(|agent| !agent.contains('\0')) })
+        Ok(Self {
+            members,
+            agent: agent.filter(|agent| !agent.contains('\0')),
+        })
     }
 
     /// The body with the store's own members, canonical.
@@ -152,10 +234,17 @@ impl<'a> SessionBody<'a> {
             text.extend_from_slice(member.raw);
             text.push(b',');
         }
-        let own: Vec<String> = own.into_iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+        let own: Vec<String> = own
+            .into_iter()
+            .map(|(name, value)| format!("\"{name}\":{value}"))
+            .collect();
         text.extend_from_slice(own.join(",").as_bytes());
         text.push(b'}');
-        let limits = json::Limits { bytes: 2 * limits::FRAME_BYTES, ..json::Limits::FRAME };
-        json::canonicalize(&text, limits).map_err(|_| RecordError::FrameTooLarge { bytes: text.len() })
+        let limits = json::Limits {
+            bytes: 2 * limits::FRAME_BYTES,
+            ..json::Limits::FRAME
+        };
+        json::canonicalize(&text, limits)
+            .map_err(|_| RecordError::FrameTooLarge { bytes: text.len() })
     }
 }

@@ -97,11 +97,17 @@ pub struct ListRequest {
 
 impl Recorder {
     /// A run and its tool calls of unknown outcome: up to 100 of them, and their number.
-    pub async fn run(&self, caller: Caller, run: RunId) -> Result<(RunSummary, Vec<u64>, u64), RecordError> {
+    pub async fn run(
+        &self,
+        caller: Caller,
+        run: RunId,
+    ) -> Result<(RunSummary, Vec<u64>, u64), RecordError> {
         let recorder = self.clone();
         self.detached(async move {
             let mut tx = recorder.store.snapshot(&caller.tenant).await?;
-            let row = store::runs::find(&mut tx, &run).await?.ok_or(RecordError::NoRun(run.clone()))?;
+            let row = store::runs::find(&mut tx, &run)
+                .await?
+                .ok_or(RecordError::NoRun(run.clone()))?;
             let (unknown, count) = store::frames::unanswered(&mut tx, &run, LISTED_UNKNOWN).await?;
             tx.commit().await.map_err(store::StoreError::from)?;
             Ok((row.into(), unknown, count))
@@ -110,11 +116,20 @@ impl Recorder {
     }
 
     /// Runs of the caller's tenant, newest first.
-    pub async fn runs(&self, caller: Caller, request: ListRequest) -> Result<Vec<RunSummary>, RecordError> {
+    pub async fn runs(
+        &self,
+        caller: Caller,
+        request: ListRequest,
+    ) -> Result<Vec<RunSummary>, RecordError> {
         let recorder = self.clone();
         self.detached(async move {
             let mut tx = recorder.store.snapshot(&caller.tenant).await?;
-            let filter = RunFilter { agent: request.agent, sealed: request.sealed, outcome: request.outcome, before: request.before };
+            let filter = RunFilter {
+                agent: request.agent,
+                sealed: request.sealed,
+                outcome: request.outcome,
+                before: request.before,
+            };
             let rows = store::runs::list(&mut tx, &caller.tenant, &filter, request.limit).await?;
             tx.commit().await.map_err(store::StoreError::from)?;
             Ok(rows.into_iter().map(RunSummary::from).collect())
@@ -123,7 +138,12 @@ impl Recorder {
     }
 
     /// The exact canonical bytes of a frame, and its hash.
-    pub async fn frame(&self, caller: Caller, run: RunId, seq: u64) -> Result<(Vec<u8>, Hash), RecordError> {
+    pub async fn frame(
+        &self,
+        caller: Caller,
+        run: RunId,
+        seq: u64,
+    ) -> Result<(Vec<u8>, Hash), RecordError> {
         let recorder = self.clone();
         self.detached(async move {
             let mut tx = recorder.store.snapshot(&caller.tenant).await?;
@@ -138,7 +158,13 @@ impl Recorder {
     }
 
     /// The exact canonical bytes of up to `limit` frames from a place on.
-    pub async fn frames(&self, caller: Caller, run: RunId, from: u64, limit: u32) -> Result<Vec<Vec<u8>>, RecordError> {
+    pub async fn frames(
+        &self,
+        caller: Caller,
+        run: RunId,
+        from: u64,
+        limit: u32,
+    ) -> Result<Vec<Vec<u8>>, RecordError> {
         let recorder = self.clone();
         self.detached(async move {
             let mut tx = recorder.store.snapshot(&caller.tenant).await?;

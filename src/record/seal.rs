@@ -9,7 +9,9 @@ use crate::store;
 use crate::store::runs::SealedRow;
 use onrecord_core::frame::{Draft, Kind};
 use onrecord_core::id::RunId;
-use onrecord_core::statement::{Completeness, FRAMES_SUBJECT, LedgerPosition, PayloadCounts, Predicate, RunSeal, Signed};
+use onrecord_core::statement::{
+    Completeness, FRAMES_SUBJECT, LedgerPosition, PayloadCounts, Predicate, RunSeal, Signed,
+};
 
 /// A seal and its proof.
 #[derive(Clone, Debug)]
@@ -29,17 +31,30 @@ pub struct Seal {
 impl Recorder {
     /// Seals a run: closes its turn, ends it unless it was interrupted, signs the whole and appends the
     /// seal to the ledger, in one transaction. A run that is sealed keeps its seal, which is answered.
-    pub async fn seal(&self, caller: Caller, run: RunId, interrupted: bool) -> Result<Seal, RecordError> {
+    pub async fn seal(
+        &self,
+        caller: Caller,
+        run: RunId,
+        interrupted: bool,
+    ) -> Result<Seal, RecordError> {
         let recorder = self.clone();
-        self.detached(async move { recorder.seal_now(&caller, &run, interrupted).await }).await
+        self.detached(async move { recorder.seal_now(&caller, &run, interrupted).await })
+            .await
     }
 
-    async fn seal_now(&self, caller: &Caller, run: &RunId, interrupted: bool) -> Result<Seal, RecordError> {
+    async fn seal_now(
+        &self,
+        caller: &Caller,
+        run: &RunId,
+        interrupted: bool,
+    ) -> Result<Seal, RecordError> {
         let keys = self.keys(&caller.tenant).await?;
         let mut tx = self.store.begin(&caller.tenant).await?;
         // First the tenant, then the run, as everybody who needs both does: no two can wait for each other.
         let mut tenant = store::tenants::lock(&mut tx, &caller.tenant).await?;
-        let (row, now) = store::runs::lock(&mut tx, run).await?.ok_or_else(|| RecordError::NoRun(run.clone()))?;
+        let (row, now) = store::runs::lock(&mut tx, run)
+            .await?
+            .ok_or_else(|| RecordError::NoRun(run.clone()))?;
         if let Some(sealed) = row.sealed {
             let envelope = store::ledger::entry(&mut tx, &caller.tenant, sealed.index).await?;
             return read_seal(sealed, &envelope, false);
@@ -60,28 +75,62 @@ impl Recorder {
         // Not before the last frame and not before the last entry.
         let sealed_at = later(at, tenant.ledger_at).map_err(behind)?;
         let statement = RunSeal {
-            completeness: if chain.ended() { Completeness::Full } else { Completeness::Interrupted },
+            completeness: if chain.ended() {
+                Completeness::Full
+            } else {
+                Completeness::Interrupted
+            },
             kinds: chain.kinds().clone(),
-            ledger: LedgerPosition { open_index: row.open_index, origin: tenant.origin.clone() },
+            ledger: LedgerPosition {
+                open_index: row.open_index,
+                origin: tenant.origin.clone(),
+            },
             opened_at: row.opened_at,
             outcome: chain.outcome().into(),
-            payloads: PayloadCounts { count: chain.payloads(), erased: 0, missing: 0 },
+            payloads: PayloadCounts {
+                count: chain.payloads(),
+                erased: 0,
+                missing: 0,
+            },
             previous: tenant.previous_seal.clone(),
             run_no: row.run_no,
             sealed_at,
             state: state_of(&chain),
         };
-        let entry = ledger::append(&mut tx, &mut tenant, &keys, &Predicate::RunSeal(statement.clone()), Some((FRAMES_SUBJECT, chain.file_digest()))).await?;
+        let entry = ledger::append(
+            &mut tx,
+            &mut tenant,
+            &keys,
+            &Predicate::RunSeal(statement.clone()),
+            Some((FRAMES_SUBJECT, chain.file_digest())),
+        )
+        .await?;
         let note = ledger::checkpoint(&mut tx, &tenant, &keys).await?;
-        let proof = ledger::proof(&mut tx, &caller.tenant, entry.index, (tenant.ledger.size(), &note)).await?;
-        let sealed = SealedRow { at: sealed_at, index: entry.index, proof };
+        let proof = ledger::proof(
+            &mut tx,
+            &caller.tenant,
+            entry.index,
+            (tenant.ledger.size(), &note),
+        )
+        .await?;
+        let sealed = SealedRow {
+            at: sealed_at,
+            index: entry.index,
+            proof,
+        };
         store::runs::update_seal(&mut tx, run, &sealed).await?;
         store::tenants::update_seal(&mut tx, &caller.tenant, run, &entry.leaf).await?;
         // A crash before this line leaves the run open and the ledger as it was; after it the run is
         // sealed, and whoever asks again gets this seal.
         tx.commit().await.map_err(store::StoreError::from)?;
         let envelope = String::from_utf8_lossy(&entry.bytes).into_owned();
-        Ok(Seal { statement, index: sealed.index, envelope, proof: sealed.proof, created: true })
+        Ok(Seal {
+            statement,
+            index: sealed.index,
+            envelope,
+            proof: sealed.proof,
+            created: true,
+        })
     }
 
     /// The seal of a run.
@@ -89,7 +138,9 @@ impl Recorder {
         let recorder = self.clone();
         self.detached(async move {
             let mut tx = recorder.store.snapshot(&caller.tenant).await?;
-            let row = store::runs::find(&mut tx, &run).await?.ok_or_else(|| RecordError::NoRun(run.clone()))?;
+            let row = store::runs::find(&mut tx, &run)
+                .await?
+                .ok_or_else(|| RecordError::NoRun(run.clone()))?;
             let sealed = row.sealed.ok_or_else(|| RecordError::Open(run.clone()))?;
             let envelope = store::ledger::entry(&mut tx, &caller.tenant, sealed.index).await?;
             tx.commit().await.map_err(store::StoreError::from)?;
@@ -118,13 +169,23 @@ impl Recorder {
 fn read_seal(sealed: SealedRow, envelope: &[u8], created: bool) -> Result<Seal, RecordError> {
     let wrong = || store::contradiction("ledger_entries", "bytes", sealed.index);
     let signed = Signed::parse(envelope).map_err(|_| wrong())?;
-    let Ok(Some(Predicate::RunSeal(statement))) = signed.predicate() else { return Err(wrong().into()) };
-    Ok(Seal { statement, index: sealed.index, envelope: String::from_utf8_lossy(envelope).into_owned(), proof: sealed.proof, created })
+    let Ok(Some(Predicate::RunSeal(statement))) = signed.predicate() else {
+        return Err(wrong().into());
+    };
+    Ok(Seal {
+        statement,
+        index: sealed.index,
+        envelope: String::from_utf8_lossy(envelope).into_owned(),
+        proof: sealed.proof,
+        created,
+    })
 }
 
 /// The frame that ends a run, written for whoever seals it.
 fn session_end(caller: &Caller) -> Result<Draft, RecordError> {
-    let actor = caller.speak(None, Kind::SessionEnd).unwrap_or_else(|_| caller.actor());
+    let actor = caller
+        .speak(None, Kind::SessionEnd)
+        .unwrap_or_else(|_| caller.actor());
     Ok(Draft {
         kind: Kind::SessionEnd,
         key: format!("{STORE_ID}/session_end"),

@@ -29,7 +29,12 @@ pub(crate) struct KeyedFrame {
 }
 
 /// Adds frames in one statement.
-pub(crate) async fn insert(tx: &mut Tx, tenant: &TenantId, run: &RunId, frames: &[NewFrame]) -> Result<(), StoreError> {
+pub(crate) async fn insert(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    run: &RunId,
+    frames: &[NewFrame],
+) -> Result<(), StoreError> {
     let column = |read: fn(&NewFrame) -> i64| frames.iter().map(read).collect::<Vec<i64>>();
     sqlx::query(
         "insert into frames (run, tenant, seq, kind, turn, key, at, hash, answers, request_mac, bytes)
@@ -52,12 +57,18 @@ pub(crate) async fn insert(tx: &mut Tx, tenant: &TenantId, run: &RunId, frames: 
 }
 
 /// The frames of a run that have one of these keys.
-pub(crate) async fn with_keys(tx: &mut Tx, run: &RunId, keys: &[&str]) -> Result<HashMap<String, KeyedFrame>, StoreError> {
-    let rows = sqlx::query("select seq, key, at, hash, request_mac from frames where run = $1 and key = any($2)")
-        .bind(run.as_str())
-        .bind(keys)
-        .fetch_all(&mut **tx)
-        .await?;
+pub(crate) async fn with_keys(
+    tx: &mut Tx,
+    run: &RunId,
+    keys: &[&str],
+) -> Result<HashMap<String, KeyedFrame>, StoreError> {
+    let rows = sqlx::query(
+        "select seq, key, at, hash, request_mac from frames where run = $1 and key = any($2)",
+    )
+    .bind(run.as_str())
+    .bind(keys)
+    .fetch_all(&mut **tx)
+    .await?;
     rows.iter()
         .map(|row| {
             let receipt = Receipt {
@@ -66,30 +77,61 @@ pub(crate) async fn with_keys(tx: &mut Tx, run: &RunId, keys: &[&str]) -> Result
                 run: run.clone(),
                 seq: unsigned(row.try_get("seq")?, "frames", "seq")?,
             };
-            Ok((row.try_get("key")?, KeyedFrame { receipt, request_mac: row.try_get("request_mac")? }))
+            Ok((
+                row.try_get("key")?,
+                KeyedFrame {
+                    receipt,
+                    request_mac: row.try_get("request_mac")?,
+                },
+            ))
         })
         .collect()
 }
 
 /// The bytes of one frame.
-pub(crate) async fn bytes(tx: &mut Tx, run: &RunId, seq: u64) -> Result<Option<(Vec<u8>, Hash)>, StoreError> {
-    let row = sqlx::query("select bytes, hash from frames where run = $1 and seq = $2").bind(run.as_str()).bind(signed(seq)).fetch_optional(&mut **tx).await?;
-    row.map(|row| Ok((row.try_get("bytes")?, hash(row.try_get("hash")?, "frames", "hash")?))).transpose()
+pub(crate) async fn bytes(
+    tx: &mut Tx,
+    run: &RunId,
+    seq: u64,
+) -> Result<Option<(Vec<u8>, Hash)>, StoreError> {
+    let row = sqlx::query("select bytes, hash from frames where run = $1 and seq = $2")
+        .bind(run.as_str())
+        .bind(signed(seq))
+        .fetch_optional(&mut **tx)
+        .await?;
+    row.map(|row| {
+        Ok((
+            row.try_get("bytes")?,
+            hash(row.try_get("hash")?, "frames", "hash")?,
+        ))
+    })
+    .transpose()
 }
 
 /// The bytes of up to `limit` frames from a place on, dense.
-pub(crate) async fn page(tx: &mut Tx, run: &RunId, from: u64, limit: u32) -> Result<Vec<Vec<u8>>, StoreError> {
-    let rows = sqlx::query("select seq, bytes from frames where run = $1 and seq >= $2 order by seq limit $3")
-        .bind(run.as_str())
-        .bind(signed(from))
-        .bind(i64::from(limit))
-        .fetch_all(&mut **tx)
-        .await?;
+pub(crate) async fn page(
+    tx: &mut Tx,
+    run: &RunId,
+    from: u64,
+    limit: u32,
+) -> Result<Vec<Vec<u8>>, StoreError> {
+    let rows = sqlx::query(
+        "select seq, bytes from frames where run = $1 and seq >= $2 order by seq limit $3",
+    )
+    .bind(run.as_str())
+    .bind(signed(from))
+    .bind(i64::from(limit))
+    .fetch_all(&mut **tx)
+    .await?;
     rows.iter()
         .zip(from..)
         .map(|(row, expected)| {
             let seq = unsigned(row.try_get("seq")?, "frames", "seq")?;
-            if seq == expected { Ok(row.try_get("bytes")?) } else { Err(contradiction("frames", "seq", format!("{run}/{expected}"))) }
+            if seq == expected {
+                Ok(row.try_get("bytes")?)
+            } else {
+                Err(contradiction("frames", "seq", format!("{run}/{expected}")))
+            }
         })
         .collect()
 }
@@ -97,18 +139,38 @@ pub(crate) async fn page(tx: &mut Tx, run: &RunId, from: u64, limit: u32) -> Res
 /// The hashes of all frames below a size, in order.
 pub(crate) async fn hashes(tx: &mut Tx, run: &RunId, size: u64) -> Result<Vec<Hash>, StoreError> {
     let rows: Vec<Vec<u8>> =
-        sqlx::query_scalar("select hash from frames where run = $1 and seq < $2 order by seq").bind(run.as_str()).bind(signed(size)).fetch_all(&mut **tx).await?;
-    rows.iter().map(|bytes| hash(bytes, "frames", "hash")).collect()
+        sqlx::query_scalar("select hash from frames where run = $1 and seq < $2 order by seq")
+            .bind(run.as_str())
+            .bind(signed(size))
+            .fetch_all(&mut **tx)
+            .await?;
+    rows.iter()
+        .map(|bytes| hash(bytes, "frames", "hash"))
+        .collect()
 }
 
 /// The bytes of a turn's frames and of its `turn_end`, in order.
-pub(crate) async fn of_turn(tx: &mut Tx, run: &RunId, turn: u64) -> Result<Vec<Vec<u8>>, StoreError> {
-    Ok(sqlx::query_scalar("select bytes from frames where run = $1 and turn = $2 order by seq").bind(run.as_str()).bind(signed(turn)).fetch_all(&mut **tx).await?)
+pub(crate) async fn of_turn(
+    tx: &mut Tx,
+    run: &RunId,
+    turn: u64,
+) -> Result<Vec<Vec<u8>>, StoreError> {
+    Ok(
+        sqlx::query_scalar("select bytes from frames where run = $1 and turn = $2 order by seq")
+            .bind(run.as_str())
+            .bind(signed(turn))
+            .fetch_all(&mut **tx)
+            .await?,
+    )
 }
 
 /// Tool calls that nothing answers: their outcome is unknown. At most `limit` of them, and how many
 /// there are.
-pub(crate) async fn unanswered(tx: &mut Tx, run: &RunId, limit: u32) -> Result<(Vec<u64>, u64), StoreError> {
+pub(crate) async fn unanswered(
+    tx: &mut Tx,
+    run: &RunId,
+    limit: u32,
+) -> Result<(Vec<u64>, u64), StoreError> {
     let rows: Vec<(i64, i64)> = sqlx::query_as(
         "select seq, count(*) over () from frames as call
          where run = $1 and kind = 'tool_call'
@@ -120,6 +182,9 @@ pub(crate) async fn unanswered(tx: &mut Tx, run: &RunId, limit: u32) -> Result<(
     .fetch_all(&mut **tx)
     .await?;
     let count = rows.first().map_or(0, |(_, count)| *count);
-    let seqs = rows.iter().map(|(seq, _)| unsigned(*seq, "frames", "seq")).collect::<Result<_, _>>()?;
+    let seqs = rows
+        .iter()
+        .map(|(seq, _)| unsigned(*seq, "frames", "seq"))
+        .collect::<Result<_, _>>()?;
     Ok((seqs, unsigned(count, "frames", "seq")?))
 }

@@ -19,7 +19,12 @@ pub(crate) struct NewEntry<'a> {
 }
 
 /// Adds an entry and the subtrees that it completes, as `(level, index, hash)`.
-pub(crate) async fn insert(tx: &mut Tx, tenant: &TenantId, entry: &NewEntry<'_>, nodes: &[(u8, u64, Hash)]) -> Result<(), StoreError> {
+pub(crate) async fn insert(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    entry: &NewEntry<'_>,
+    nodes: &[(u8, u64, Hash)],
+) -> Result<(), StoreError> {
     sqlx::query("insert into ledger_entries (tenant, idx, name, run, at, leaf, bytes) values ($1, $2, $3, $4, $5, $6, $7)")
         .bind(tenant.as_str())
         .bind(signed(entry.index))
@@ -41,19 +46,44 @@ pub(crate) async fn insert(tx: &mut Tx, tenant: &TenantId, entry: &NewEntry<'_>,
 }
 
 /// Adds the signed checkpoint of a size.
-pub(crate) async fn insert_checkpoint(tx: &mut Tx, tenant: &TenantId, size: u64, note: &str) -> Result<(), StoreError> {
-    sqlx::query("insert into checkpoints (tenant, size, note) values ($1, $2, $3)").bind(tenant.as_str()).bind(signed(size)).bind(note).execute(&mut **tx).await?;
+pub(crate) async fn insert_checkpoint(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    size: u64,
+    note: &str,
+) -> Result<(), StoreError> {
+    sqlx::query("insert into checkpoints (tenant, size, note) values ($1, $2, $3)")
+        .bind(tenant.as_str())
+        .bind(signed(size))
+        .bind(note)
+        .execute(&mut **tx)
+        .await?;
     Ok(())
 }
 
 /// The newest checkpoint and its size.
-pub(crate) async fn checkpoint(tx: &mut Tx, tenant: &TenantId) -> Result<(u64, String), StoreError> {
-    let row = sqlx::query("select size, note from checkpoints where tenant = $1 order by size desc limit 1").bind(tenant.as_str()).fetch_one(&mut **tx).await?;
-    Ok((unsigned(row.try_get("size")?, "checkpoints", "size")?, row.try_get("note")?))
+pub(crate) async fn checkpoint(
+    tx: &mut Tx,
+    tenant: &TenantId,
+) -> Result<(u64, String), StoreError> {
+    let row = sqlx::query(
+        "select size, note from checkpoints where tenant = $1 order by size desc limit 1",
+    )
+    .bind(tenant.as_str())
+    .fetch_one(&mut **tx)
+    .await?;
+    Ok((
+        unsigned(row.try_get("size")?, "checkpoints", "size")?,
+        row.try_get("note")?,
+    ))
 }
 
 /// Nodes of the tree by level and index; all of them have to be there.
-pub(crate) async fn nodes(tx: &mut Tx, tenant: &TenantId, wanted: &[(u8, u64)]) -> Result<HashMap<(u8, u64), Hash>, StoreError> {
+pub(crate) async fn nodes(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    wanted: &[(u8, u64)],
+) -> Result<HashMap<(u8, u64), Hash>, StoreError> {
     let rows = sqlx::query(
         "select level, idx, hash from ledger_nodes join unnest($2::smallint[], $3::bigint[]) as wanted (level, idx) using (level, idx) where tenant = $1",
     )
@@ -64,23 +94,46 @@ pub(crate) async fn nodes(tx: &mut Tx, tenant: &TenantId, wanted: &[(u8, u64)]) 
     .await?;
     let mut found = HashMap::new();
     for row in &rows {
-        let level = u8::try_from(row.try_get::<i16, _>("level")?).map_err(|_| contradiction("ledger_nodes", "level", tenant))?;
-        found.insert((level, unsigned(row.try_get("idx")?, "ledger_nodes", "idx")?), hash(row.try_get("hash")?, "ledger_nodes", "hash")?);
+        let level = u8::try_from(row.try_get::<i16, _>("level")?)
+            .map_err(|_| contradiction("ledger_nodes", "level", tenant))?;
+        found.insert(
+            (level, unsigned(row.try_get("idx")?, "ledger_nodes", "idx")?),
+            hash(row.try_get("hash")?, "ledger_nodes", "hash")?,
+        );
     }
     match wanted.iter().find(|node| !found.contains_key(node)) {
-        Some((level, index)) => Err(contradiction("ledger_nodes", "hash", format!("{tenant}/{level}/{index}"))),
+        Some((level, index)) => Err(contradiction(
+            "ledger_nodes",
+            "hash",
+            format!("{tenant}/{level}/{index}"),
+        )),
         None => Ok(found),
     }
 }
 
 /// The bytes of an entry.
-pub(crate) async fn entry(tx: &mut Tx, tenant: &TenantId, index: u64) -> Result<Vec<u8>, StoreError> {
-    Ok(sqlx::query_scalar("select bytes from ledger_entries where tenant = $1 and idx = $2").bind(tenant.as_str()).bind(signed(index)).fetch_one(&mut **tx).await?)
+pub(crate) async fn entry(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    index: u64,
+) -> Result<Vec<u8>, StoreError> {
+    Ok(
+        sqlx::query_scalar("select bytes from ledger_entries where tenant = $1 and idx = $2")
+            .bind(tenant.as_str())
+            .bind(signed(index))
+            .fetch_one(&mut **tx)
+            .await?,
+    )
 }
 
 /// What a bundle of a run says of the ledger: the entries about the run but its seal, and those about
 /// the tenant's keys and holds, by index.
-pub(crate) async fn about(tx: &mut Tx, tenant: &TenantId, run: &RunId, size: u64) -> Result<Vec<(u64, Vec<u8>)>, StoreError> {
+pub(crate) async fn about(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    run: &RunId,
+    size: u64,
+) -> Result<Vec<(u64, Vec<u8>)>, StoreError> {
     let rows = sqlx::query(
         "select idx, bytes from ledger_entries where tenant = $1 and idx < $3
            and ((run = $2 and name <> 'run-seal') or (run is null and name in ('key', 'hold')))
@@ -91,5 +144,12 @@ pub(crate) async fn about(tx: &mut Tx, tenant: &TenantId, run: &RunId, size: u64
     .bind(signed(size))
     .fetch_all(&mut **tx)
     .await?;
-    rows.iter().map(|row| Ok((unsigned(row.try_get("idx")?, "ledger_entries", "idx")?, row.try_get("bytes")?))).collect()
+    rows.iter()
+        .map(|row| {
+            Ok((
+                unsigned(row.try_get("idx")?, "ledger_entries", "idx")?,
+                row.try_get("bytes")?,
+            ))
+        })
+        .collect()
 }

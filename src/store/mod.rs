@@ -15,7 +15,10 @@ use onrecord_core::digest::Hash;
 use onrecord_core::id::TenantId;
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{ConnectOptions as _, Connection as _, Executor as _, PgConnection, PgPool, Postgres, Transaction};
+use sqlx::{
+    ConnectOptions as _, Connection as _, Executor as _, PgConnection, PgPool, Postgres,
+    Transaction,
+};
 use std::str::FromStr as _;
 use std::time::Duration;
 
@@ -38,7 +41,9 @@ pub enum StoreError {
         row: String,
     },
     /// The tables are not those of this version.
-    #[error("the database is not migrated for this version ({0}); run `onrecord migrate --database-url URL` as the role that owns it")]
+    #[error(
+        "the database is not migrated for this version ({0}); run `onrecord migrate --database-url URL` as the role that owns it"
+    )]
     Migration(String),
     /// The address of the database is malformed.
     #[error("the database's address is malformed; expected postgres://USER@HOST/DATABASE")]
@@ -50,10 +55,20 @@ impl StoreError {
     /// stopping.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Database(sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed | sqlx::Error::Tls(_)) => true,
+            Self::Database(
+                sqlx::Error::Io(_)
+                | sqlx::Error::PoolTimedOut
+                | sqlx::Error::PoolClosed
+                | sqlx::Error::WorkerCrashed
+                | sqlx::Error::Tls(_),
+            ) => true,
             Self::Database(sqlx::Error::Database(error)) => {
                 // 08 connection, 40 rollback, 53 resources, 57P operator intervention.
-                error.code().is_some_and(|code| ["08", "40", "53", "57"].iter().any(|class| code.starts_with(class)))
+                error.code().is_some_and(|code| {
+                    ["08", "40", "53", "57"]
+                        .iter()
+                        .any(|class| code.starts_with(class))
+                })
             }
             _ => false,
         }
@@ -99,23 +114,35 @@ impl Store {
         if before < MIGRATIONS.iter().count() {
             // No statement timeout here: a migration of a large table may take hours.
             connection.execute("set statement_timeout = 0").await?;
-            MIGRATIONS.run(&mut connection).await.map_err(|error| StoreError::Migration(error.to_string()))?;
+            MIGRATIONS
+                .run(&mut connection)
+                .await
+                .map_err(|error| StoreError::Migration(error.to_string()))?;
         }
         let after = applied(&mut connection).await?;
         connection.close().await?;
         if after == MIGRATIONS.iter().count() {
             Ok(after > before)
         } else {
-            Err(StoreError::Migration(format!("{after} migrations applied, this version has {}", MIGRATIONS.iter().count())))
+            Err(StoreError::Migration(format!(
+                "{after} migrations applied, this version has {}",
+                MIGRATIONS.iter().count()
+            )))
         }
     }
 
     /// Makes a database of a cluster of ours, if it is not there.
     pub async fn create_database(url: &str, name: &'static str) -> Result<(), StoreError> {
         let mut connection: PgConnection = options(url)?.connect().await?;
-        let exists: bool = sqlx::query_scalar("select exists (select from pg_database where datname = $1)").bind(name).fetch_one(&mut connection).await?;
+        let exists: bool =
+            sqlx::query_scalar("select exists (select from pg_database where datname = $1)")
+                .bind(name)
+                .fetch_one(&mut connection)
+                .await?;
         if !exists {
-            sqlx::query(sqlx::AssertSqlSafe(format!("create database \"{name}\""))).execute(&mut connection).await?;
+            sqlx::query(sqlx::AssertSqlSafe(format!("create database \"{name}\"")))
+                .execute(&mut connection)
+                .await?;
         }
         connection.close().await?;
         Ok(())
@@ -133,7 +160,9 @@ impl Store {
     /// Waits for the right to make the first tenant; it ends when the value is dropped.
     pub(crate) async fn first_tenant_turn(&self) -> Result<Tx, StoreError> {
         let mut tx = self.pool.begin().await?;
-        sqlx::query("select pg_advisory_xact_lock(hashtextextended('onrecord/first-tenant', 0))").execute(&mut *tx).await?;
+        sqlx::query("select pg_advisory_xact_lock(hashtextextended('onrecord/first-tenant', 0))")
+            .execute(&mut *tx)
+            .await?;
         Ok(tx)
     }
 
@@ -146,15 +175,22 @@ impl Store {
     /// Begins a transaction that sees one tenant.
     pub(crate) async fn begin(&self, tenant: &TenantId) -> Result<Tx, StoreError> {
         let mut tx = self.pool.begin().await?;
-        sqlx::query("select set_config('onrecord.tenant', $1, true)").bind(tenant.as_str()).execute(&mut *tx).await?;
+        sqlx::query("select set_config('onrecord.tenant', $1, true)")
+            .bind(tenant.as_str())
+            .execute(&mut *tx)
+            .await?;
         Ok(tx)
     }
 
     /// Begins a reading transaction whose statements all see the same moment.
     pub(crate) async fn snapshot(&self, tenant: &TenantId) -> Result<Tx, StoreError> {
         let mut tx = self.pool.begin().await?;
-        tx.execute("set transaction isolation level repeatable read read only").await?;
-        sqlx::query("select set_config('onrecord.tenant', $1, true)").bind(tenant.as_str()).execute(&mut *tx).await?;
+        tx.execute("set transaction isolation level repeatable read read only")
+            .await?;
+        sqlx::query("select set_config('onrecord.tenant', $1, true)")
+            .bind(tenant.as_str())
+            .execute(&mut *tx)
+            .await?;
         Ok(tx)
     }
 
@@ -173,33 +209,55 @@ fn options(url: &str) -> Result<PgConnectOptions, StoreError> {
     // Statement texts hold no data, but they would fill the log at the level that sqlx chooses.
     Ok(options
         .application_name("onrecord")
-        .options([("statement_timeout", STATEMENT_TIMEOUT), ("idle_in_transaction_session_timeout", "60s"), ("TimeZone", "UTC")])
+        .options([
+            ("statement_timeout", STATEMENT_TIMEOUT),
+            ("idle_in_transaction_session_timeout", "60s"),
+            ("TimeZone", "UTC"),
+        ])
         .disable_statement_logging())
 }
 
 /// Migrations that were applied, 0 for a database that never was migrated.
 async fn applied(connection: &mut PgConnection) -> Result<usize, StoreError> {
-    let exists: bool = sqlx::query_scalar("select to_regclass('_sqlx_migrations') is not null").fetch_one(&mut *connection).await?;
+    let exists: bool = sqlx::query_scalar("select to_regclass('_sqlx_migrations') is not null")
+        .fetch_one(&mut *connection)
+        .await?;
     if !exists {
         return Ok(0);
     }
-    let count: i64 = sqlx::query_scalar("select count(*) from _sqlx_migrations where success").fetch_one(&mut *connection).await?;
+    let count: i64 = sqlx::query_scalar("select count(*) from _sqlx_migrations where success")
+        .fetch_one(&mut *connection)
+        .await?;
     Ok(usize::try_from(count).unwrap_or(usize::MAX))
 }
 
 /// The database's clock.
 pub(crate) async fn now(tx: &mut Tx) -> Result<onrecord_core::timestamp::Timestamp, StoreError> {
-    let now: time::Time = sqlx::query_scalar("select clock_timestamp()").fetch_one(&mut **tx).await?;
+    let now: time::Time = sqlx::query_scalar("select clock_timestamp()")
+        .fetch_one(&mut **tx)
+        .await?;
     Ok(now.0)
 }
 
 /// Names a row that is not as the model says.
-pub(crate) fn contradiction(table: &'static str, column: &'static str, row: impl ToString) -> StoreError {
-    StoreError::Contradiction { table, column, row: row.to_string() }
+pub(crate) fn contradiction(
+    table: &'static str,
+    column: &'static str,
+    row: impl ToString,
+) -> StoreError {
+    StoreError::Contradiction {
+        table,
+        column,
+        row: row.to_string(),
+    }
 }
 
 /// A number that is never negative in the model.
-pub(crate) fn unsigned(value: i64, table: &'static str, column: &'static str) -> Result<u64, StoreError> {
+pub(crate) fn unsigned(
+    value: i64,
+    table: &'static str,
+    column: &'static str,
+) -> Result<u64, StoreError> {
     u64::try_from(value).map_err(|_| contradiction(table, column, value))
 }
 
@@ -209,6 +267,11 @@ pub(crate) fn signed(value: u64) -> i64 {
 }
 
 /// A digest of 32 bytes.
-pub(crate) fn hash(bytes: &[u8], table: &'static str, column: &'static str) -> Result<Hash, StoreError> {
-    Hash::from_slice(bytes).map_err(|_| contradiction(table, column, onrecord_core::digest::hex(bytes)))
+pub(crate) fn hash(
+    bytes: &[u8],
+    table: &'static str,
+    column: &'static str,
+) -> Result<Hash, StoreError> {
+    Hash::from_slice(bytes)
+        .map_err(|_| contradiction(table, column, onrecord_core::digest::hex(bytes)))
 }

@@ -34,7 +34,12 @@ pub(crate) struct StoredPayload {
 }
 
 /// Adds payloads in one statement.
-pub(crate) async fn insert(tx: &mut Tx, tenant: &TenantId, run: &RunId, payloads: &[NewPayload]) -> Result<(), StoreError> {
+pub(crate) async fn insert(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    run: &RunId,
+    payloads: &[NewPayload],
+) -> Result<(), StoreError> {
     sqlx::query(
         "insert into payloads (run, tenant, commit, seq, place, media, tier, size, wrapped_dek, ciphertext)
          select $1, $2, * from unnest($3::bytea[], $4::bigint[], $5::smallint[], $6::text[], $7::smallint[], $8::bigint[], $9::bytea[], $10::bytea[])",
@@ -55,7 +60,11 @@ pub(crate) async fn insert(tx: &mut Tx, tenant: &TenantId, run: &RunId, payloads
 }
 
 /// The keys of the payloads of some frames, each frame's in the order of its payloads.
-pub(crate) async fn keys_of_frames(tx: &mut Tx, run: &RunId, seqs: &[u64]) -> Result<HashMap<u64, Vec<PayloadKey>>, StoreError> {
+pub(crate) async fn keys_of_frames(
+    tx: &mut Tx,
+    run: &RunId,
+    seqs: &[u64],
+) -> Result<HashMap<u64, Vec<PayloadKey>>, StoreError> {
     let seqs: Vec<i64> = seqs.iter().copied().map(signed).collect();
     let rows = sqlx::query("select commit, seq, tier, wrapped_dek from payloads where run = $1 and seq = any($2) order by seq, place")
         .bind(run.as_str())
@@ -81,7 +90,11 @@ fn read_key(row: &sqlx::postgres::PgRow) -> Result<PayloadKey, StoreError> {
 
 /// Payloads after a commitment, in the order of their commitments: at most 64 of them and, but for
 /// one alone, 16 MiB.
-pub(crate) async fn page(tx: &mut Tx, run: &RunId, after: Option<&Hash>) -> Result<Vec<StoredPayload>, StoreError> {
+pub(crate) async fn page(
+    tx: &mut Tx,
+    run: &RunId,
+    after: Option<&Hash>,
+) -> Result<Vec<StoredPayload>, StoreError> {
     let rows = sqlx::query(
         "select commit, seq, tier, wrapped_dek, media, ciphertext from (
            select *, sum(size) over (order by commit) - size as before from (
@@ -94,16 +107,33 @@ pub(crate) async fn page(tx: &mut Tx, run: &RunId, after: Option<&Hash>) -> Resu
     .fetch_all(&mut **tx)
     .await?;
     rows.iter()
-        .map(|row| Ok(StoredPayload { key: read_key(row)?, media: row.try_get("media")?, ciphertext: row.try_get("ciphertext")? }))
+        .map(|row| {
+            Ok(StoredPayload {
+                key: read_key(row)?,
+                media: row.try_get("media")?,
+                ciphertext: row.try_get("ciphertext")?,
+            })
+        })
         .collect()
 }
 
 /// One payload.
-pub(crate) async fn one(tx: &mut Tx, run: &RunId, commit: &Hash) -> Result<Option<StoredPayload>, StoreError> {
+pub(crate) async fn one(
+    tx: &mut Tx,
+    run: &RunId,
+    commit: &Hash,
+) -> Result<Option<StoredPayload>, StoreError> {
     let row = sqlx::query("select commit, seq, tier, wrapped_dek, media, ciphertext from payloads where run = $1 and commit = $2")
         .bind(run.as_str())
         .bind(&commit.0[..])
         .fetch_optional(&mut **tx)
         .await?;
-    row.map(|row| Ok(StoredPayload { key: read_key(&row)?, media: row.try_get("media")?, ciphertext: row.try_get("ciphertext")? })).transpose()
+    row.map(|row| {
+        Ok(StoredPayload {
+            key: read_key(&row)?,
+            media: row.try_get("media")?,
+            ciphertext: row.try_get("ciphertext")?,
+        })
+    })
+    .transpose()
 }

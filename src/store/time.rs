@@ -35,6 +35,7 @@ impl Decode<'_, Postgres> for Time {
     fn decode(value: PgValueRef<'_>) -> Result<Self, BoxDynError> {
         let micros = <i64 as Decode<Postgres>>::decode(value)?;
         let time = micros.checked_add(EPOCH).and_then(Timestamp::from_micros);
-        time.map(Self).ok_or_else(|| "a time outside the years 0 to 9999".into())
+        time.map(Self)
+            .ok_or_else(|| "a time outside the years 0 to 9999".into())
     }
 }

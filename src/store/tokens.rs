@@ -27,10 +27,15 @@ const COLUMNS: &str = "select *, revoked_at is null and (expires_at is null or e
 
 fn read(row: &PgRow) -> Result<TokenRow, StoreError> {
     let tenant: String = row.try_get("tenant")?;
-    let optional = |column: &str| row.try_get::<Option<Time>, _>(column).map(|time| time.map(|time| time.0));
+    let optional = |column: &str| {
+        row.try_get::<Option<Time>, _>(column)
+            .map(|time| time.map(|time| time.0))
+    };
     Ok(TokenRow {
         id: row.try_get("id")?,
-        tenant: tenant.parse().map_err(|_| contradiction("tokens", "tenant", tenant))?,
+        tenant: tenant
+            .parse()
+            .map_err(|_| contradiction("tokens", "tenant", tenant))?,
         name: row.try_get("name")?,
         secret_hash: row.try_get("secret_hash")?,
         roles: row.try_get("roles")?,
@@ -47,19 +52,31 @@ impl Store {
     /// The token of an id, of whatever tenant.
     pub(crate) async fn token(&self, id: &str) -> Result<Option<TokenRow>, StoreError> {
         let sql = sqlx::AssertSqlSafe(format!("{COLUMNS} where id = $1"));
-        let row = sqlx::query(sql).bind(id).fetch_optional(self.pool()).await?;
+        let row = sqlx::query(sql)
+            .bind(id)
+            .fetch_optional(self.pool())
+            .await?;
         row.map(|row| read(&row)).transpose()
     }
 
     /// All tokens of a tenant.
     pub(crate) async fn tokens(&self, tenant: &TenantId) -> Result<Vec<TokenRow>, StoreError> {
-        let sql = sqlx::AssertSqlSafe(format!("{COLUMNS} where tenant = $1 order by created_at, id"));
-        let rows = sqlx::query(sql).bind(tenant.as_str()).fetch_all(self.pool()).await?;
+        let sql = sqlx::AssertSqlSafe(format!(
+            "{COLUMNS} where tenant = $1 order by created_at, id"
+        ));
+        let rows = sqlx::query(sql)
+            .bind(tenant.as_str())
+            .fetch_all(self.pool())
+            .await?;
         rows.iter().map(read).collect()
     }
 
     /// Revokes a token of a tenant; false where there is none.
-    pub(crate) async fn revoke_token(&self, tenant: &TenantId, id: &str) -> Result<bool, StoreError> {
+    pub(crate) async fn revoke_token(
+        &self,
+        tenant: &TenantId,
+        id: &str,
+    ) -> Result<bool, StoreError> {
         let done = sqlx::query("update tokens set revoked_at = coalesce(revoked_at, clock_timestamp()) where tenant = $1 and id = $2")
             .bind(tenant.as_str())
             .bind(id)

@@ -56,13 +56,17 @@ pub enum VaultError {
         path: PathBuf,
     },
     /// The root key file holds something else.
-    #[error("root key file {path}: expected 64 hex digits and a newline, readable by the owner only (mode 0600)")]
+    #[error(
+        "root key file {path}: expected 64 hex digits and a newline, readable by the owner only (mode 0600)"
+    )]
     Root {
         /// The file.
         path: PathBuf,
     },
     /// The keys of a tenant are not in the keys folder.
-    #[error("the keys of tenant {tenant} are not in {path}; give every server process the same keys folder (--keys)")]
+    #[error(
+        "the keys of tenant {tenant} are not in {path}; give every server process the same keys folder (--keys)"
+    )]
     NoTenant {
         /// The tenant.
         tenant: TenantId,
@@ -138,17 +142,29 @@ impl Vault {
             None => {
                 let path = folder.join("root.key");
                 if !path.exists() {
-                    files::write_new(&path, format!("{}\n", onrecord_core::digest::hex(&random::bytes::<32>()?)).as_bytes())?;
+                    files::write_new(
+                        &path,
+                        format!("{}\n", onrecord_core::digest::hex(&random::bytes::<32>()?))
+                            .as_bytes(),
+                    )?;
                 }
                 files::read_root(&path)?
             }
         };
-        Ok(Self { root, folder: folder.to_owned(), tenants: RwLock::default() })
+        Ok(Self {
+            root,
+            folder: folder.to_owned(),
+            tenants: RwLock::default(),
+        })
     }
 
     /// Makes the keys of a new tenant, durable before they are returned: a crash after this leaves keys
     /// that no tenant uses, never a tenant without keys.
-    pub fn create_tenant(&self, tenant: &TenantId, origin: &Origin) -> Result<Arc<TenantKeys>, VaultError> {
+    pub fn create_tenant(
+        &self,
+        tenant: &TenantId,
+        origin: &Origin,
+    ) -> Result<Arc<TenantKeys>, VaultError> {
         let folder = self.folder.join(tenant.as_str());
         files::private_folder(&folder)?;
         for name in ["seal", "ledger", "epoch-1"] {
@@ -161,24 +177,40 @@ impl Vault {
     }
 
     /// The keys of a tenant.
-    pub fn tenant(&self, tenant: &TenantId, origin: &Origin) -> Result<Arc<TenantKeys>, VaultError> {
-        if let Some(keys) = self.tenants.read().unwrap_or_else(PoisonError::into_inner).get(tenant) {
+    pub fn tenant(
+        &self,
+        tenant: &TenantId,
+        origin: &Origin,
+    ) -> Result<Arc<TenantKeys>, VaultError> {
+        if let Some(keys) = self
+            .tenants
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(tenant)
+        {
             return Ok(keys.clone());
         }
         let keys = Arc::new(self.load(tenant, origin)?);
-        self.tenants.write().unwrap_or_else(PoisonError::into_inner).insert(tenant.clone(), keys.clone());
+        self.tenants
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(tenant.clone(), keys.clone());
         Ok(keys)
     }
 
     fn load(&self, tenant: &TenantId, origin: &Origin) -> Result<TenantKeys, VaultError> {
         let folder = self.folder.join(tenant.as_str());
         if !folder.join("seal.key").exists() {
-            return Err(VaultError::NoTenant { tenant: tenant.clone(), path: self.folder.clone() });
+            return Err(VaultError::NoTenant {
+                tenant: tenant.clone(),
+                path: self.folder.clone(),
+            });
         }
         let key = |name: &str| {
             let path = folder.join(format!("{name}.key"));
             let wrapped = files::read_hex(&path)?;
-            cipher::unwrap_key(&self.root, &label(tenant, name), &wrapped).map_err(|_| VaultError::Wrong { path })
+            cipher::unwrap_key(&self.root, &label(tenant, name), &wrapped)
+                .map_err(|_| VaultError::Wrong { path })
         };
         let mut epochs = HashMap::new();
         for epoch in files::epochs(&folder)? {
@@ -226,10 +258,21 @@ impl TenantKeys {
         for tier in 0..i16::from(TIERS) {
             let key = Zeroizing::new(random::bytes::<32>()?);
             let bytes = cipher::wrap(epoch_key, &run_label(&self.tenant, run, tier), &key[..])?;
-            wrapped.push(WrappedRunKey { tier, epoch: self.epoch, wrapped: bytes });
+            wrapped.push(WrappedRunKey {
+                tier,
+                epoch: self.epoch,
+                wrapped: bytes,
+            });
             keys.insert(tier, key);
         }
-        Ok((RunKeys { tenant: self.tenant.clone(), run: run.clone(), keys }, wrapped))
+        Ok((
+            RunKeys {
+                tenant: self.tenant.clone(),
+                run: run.clone(),
+                keys,
+            },
+            wrapped,
+        ))
     }
 
     /// Opens the keys of a run.
@@ -237,9 +280,20 @@ impl TenantKeys {
         let mut keys = HashMap::new();
         for one in wrapped {
             let epoch_key = self.epochs.get(&one.epoch).ok_or(VaultError::Key)?;
-            keys.insert(one.tier, cipher::unwrap_key(epoch_key, &run_label(&self.tenant, run, one.tier), &one.wrapped)?);
+            keys.insert(
+                one.tier,
+                cipher::unwrap_key(
+                    epoch_key,
+                    &run_label(&self.tenant, run, one.tier),
+                    &one.wrapped,
+                )?,
+            );
         }
-        Ok(RunKeys { tenant: self.tenant.clone(), run: run.clone(), keys })
+        Ok(RunKeys {
+            tenant: self.tenant.clone(),
+            run: run.clone(),
+            keys,
+        })
     }
 }
 
@@ -249,15 +303,30 @@ impl RunKeys {
     }
 
     fn place<'a>(&'a self, media: &'a str) -> Place<'a> {
-        Place { tenant: &self.tenant, run: &self.run, media }
+        Place {
+            tenant: &self.tenant,
+            run: &self.run,
+            media,
+        }
     }
 
     /// Commits to a payload and encrypts it under a key of its own.
-    pub fn seal(&self, tier: i16, media: &str, plaintext: Vec<u8>) -> Result<SealedPayload, VaultError> {
+    pub fn seal(
+        &self,
+        tier: i16,
+        media: &str,
+        plaintext: Vec<u8>,
+    ) -> Result<SealedPayload, VaultError> {
         let dek = Zeroizing::new(random::bytes::<32>()?);
         let (commit, ciphertext) = cipher::seal_payload(&dek, &self.place(media), plaintext)?;
         let wrapped_dek = cipher::wrap(self.key(tier)?, &dek_label(&self.run, &commit), &dek[..])?;
-        Ok(SealedPayload { commit, size: ciphertext.len() as u64 - 16, ciphertext, wrapped_dek, dek })
+        Ok(SealedPayload {
+            commit,
+            size: ciphertext.len() as u64 - 16,
+            ciphertext,
+            wrapped_dek,
+            dek,
+        })
     }
 
     fn dek(&self, tier: i16, commit: &Hash, wrapped_dek: &[u8]) -> Result<Key, VaultError> {
@@ -265,10 +334,20 @@ impl RunKeys {
     }
 
     /// Decrypts a payload and checks it against its commitment.
-    pub fn open(&self, tier: i16, media: &str, commit: &Hash, wrapped_dek: &[u8], ciphertext: &[u8]) -> Result<OpenedPayload, VaultError> {
+    pub fn open(
+        &self,
+        tier: i16,
+        media: &str,
+        commit: &Hash,
+        wrapped_dek: &[u8],
+        ciphertext: &[u8],
+    ) -> Result<OpenedPayload, VaultError> {
         let dek = self.dek(tier, commit, wrapped_dek)?;
         let plaintext = cipher::open_payload(&dek, &self.place(media), commit, ciphertext)?;
-        Ok(OpenedPayload { plaintext, salt: Hash(cipher::salt(&dek)?) })
+        Ok(OpenedPayload {
+            plaintext,
+            salt: Hash(cipher::salt(&dek)?),
+        })
     }
 
     /// The salt of a payload's commitment.
@@ -277,14 +356,23 @@ impl RunKeys {
     }
 
     /// The fingerprint of a new frame's request, by which a retry is told from another request.
-    pub fn request_mac(&self, payloads: &[SealedPayload], request: &[u8]) -> Result<[u8; 32], VaultError> {
+    pub fn request_mac(
+        &self,
+        payloads: &[SealedPayload],
+        request: &[u8],
+    ) -> Result<[u8; 32], VaultError> {
         let deks: Vec<Key> = payloads.iter().map(|payload| payload.dek.clone()).collect();
         cipher::request_mac(self.key(0)?, &deks, request)
     }
 
     /// Whether a request is the one that a stored frame was made of. `stored` are the frame's payloads
     /// in their order, as `(tier, commit, wrapped DEK)`.
-    pub fn same_request(&self, stored: &[(i16, Hash, Vec<u8>)], request: &[u8], mac: &[u8]) -> Result<bool, VaultError> {
+    pub fn same_request(
+        &self,
+        stored: &[(i16, Hash, Vec<u8>)],
+        request: &[u8],
+        mac: &[u8],
+    ) -> Result<bool, VaultError> {
         let deks = stored
             .iter()
             .map(|(tier, commit, wrapped)| self.dek(*tier, commit, wrapped))
@@ -310,7 +398,10 @@ pub fn new_name(length: usize) -> Result<String, VaultError> {
     let mut name = String::with_capacity(length);
     while name.len() < length {
         // 252 is the largest multiple of 36 that a byte holds: beyond it letters would not be equally likely.
-        for byte in random::bytes::<32>()?.into_iter().filter(|byte| *byte < 252) {
+        for byte in random::bytes::<32>()?
+            .into_iter()
+            .filter(|byte| *byte < 252)
+        {
             if name.len() < length {
                 name.push(char::from(LETTERS[usize::from(byte) % LETTERS.len()]));
             }

@@ -31,8 +31,14 @@ pub struct PublicKey {
 impl PublicKey {
     fn of(key: &VerifyingKey) -> Result<Self, VaultError> {
         let der = key.to_public_key_der().map_err(|_| VaultError::Key)?;
-        let pem = key.to_public_key_pem(LineEnding::LF).map_err(|_| VaultError::Key)?;
-        Ok(Self { keyid: Hash::of(&[der.as_bytes()]), spki: STANDARD.encode(der.as_bytes()), pem })
+        let pem = key
+            .to_public_key_pem(LineEnding::LF)
+            .map_err(|_| VaultError::Key)?;
+        Ok(Self {
+            keyid: Hash::of(&[der.as_bytes()]),
+            spki: STANDARD.encode(der.as_bytes()),
+            pem,
+        })
     }
 }
 
@@ -49,18 +55,28 @@ impl SealKey {
     }
 
     /// Signs a statement and returns its envelope. `subject` is needed where the format does not fix it.
-    pub fn sign(&self, tenant: &TenantId, predicate: &Predicate, subject: Option<(&str, Hash)>) -> Result<Vec<u8>, VaultError> {
+    pub fn sign(
+        &self,
+        tenant: &TenantId,
+        predicate: &Predicate,
+        subject: Option<(&str, Hash)>,
+    ) -> Result<Vec<u8>, VaultError> {
         let fixed = predicate.fixed_subject(tenant);
         let (name, digest) = match (&fixed, subject) {
             (Some((name, digest)), _) => (name.as_str(), *digest),
             (None, Some(subject)) => subject,
             (None, None) => return Err(VaultError::Statement),
         };
-        let payload = predicate.payload(tenant, &self.public.keyid, name, &digest).map_err(|_| VaultError::Statement)?;
+        let payload = predicate
+            .payload(tenant, &self.public.keyid, name, &digest)
+            .map_err(|_| VaultError::Statement)?;
         let message = statement::pae(statement::PAYLOAD_TYPE, &payload);
         let sig = self.key.sign(&message);
         // A fault in memory or in the machine that spoils a signature must not reach the ledger.
-        self.key.verifying_key().verify_strict(&message, &sig).map_err(|_| VaultError::Signature)?;
+        self.key
+            .verifying_key()
+            .verify_strict(&message, &sig)
+            .map_err(|_| VaultError::Signature)?;
         let envelope = statement::envelope(&payload, &self.public.keyid, &sig.to_bytes());
         if envelope.len() > onrecord_core::limits::ENVELOPE_BYTES {
             return Err(VaultError::Statement);
@@ -80,8 +96,17 @@ impl LedgerKey {
     pub(crate) fn new(secret: &[u8; 32], origin: &Origin) -> Result<Self, VaultError> {
         let key = SigningKey::from_bytes(secret);
         let public = PublicKey::of(&key.verifying_key())?;
-        let verifier = VerifierKey::new(origin.as_str(), SignatureType::Text, key.verifying_key().to_bytes()).map_err(|_| VaultError::Key)?;
-        Ok(Self { key, public, verifier })
+        let verifier = VerifierKey::new(
+            origin.as_str(),
+            SignatureType::Text,
+            key.verifying_key().to_bytes(),
+        )
+        .map_err(|_| VaultError::Key)?;
+        Ok(Self {
+            key,
+            public,
+            verifier,
+        })
     }
 
     /// The public half.
@@ -98,8 +123,14 @@ impl LedgerKey {
     pub fn sign(&self, checkpoint: &Checkpoint) -> Result<String, VaultError> {
         let text = checkpoint.to_text();
         let sig = self.key.sign(text.as_bytes());
-        self.key.verifying_key().verify_strict(text.as_bytes(), &sig).map_err(|_| VaultError::Signature)?;
-        let note = Note { text, signatures: vec![self.verifier.signature(sig.to_bytes())] };
+        self.key
+            .verifying_key()
+            .verify_strict(text.as_bytes(), &sig)
+            .map_err(|_| VaultError::Signature)?;
+        let note = Note {
+            text,
+            signatures: vec![self.verifier.signature(sig.to_bytes())],
+        };
         Ok(note.to_string())
     }
 }
