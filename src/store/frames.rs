@@ -1,0 +1,125 @@
+//! Frames: written once, read as they were written.
+
+use super::time::Time;
+use super::{StoreError, Tx, contradiction, hash, signed, unsigned};
+use onrecord_core::digest::Hash;
+use onrecord_core::id::{RunId, TenantId};
+use onrecord_core::receipt::Receipt;
+use onrecord_core::timestamp::Timestamp;
+use sqlx::Row as _;
+use std::collections::HashMap;
+
+/// A frame at its place, with the columns that are derived from its bytes.
+pub(crate) struct NewFrame {
+    pub(crate) seq: u64,
+    pub(crate) kind: &'static str,
+    pub(crate) turn: Option<u64>,
+    pub(crate) key: String,
+    pub(crate) at: Timestamp,
+    pub(crate) hash: Hash,
+    pub(crate) answers: Option<u64>,
+    pub(crate) request_mac: Option<[u8; 32]>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// A frame that has a key already.
+pub(crate) struct KeyedFrame {
+    pub(crate) receipt: Receipt,
+    pub(crate) request_mac: Option<Vec<u8>>,
+}
+
+/// Adds frames in one statement.
+pub(crate) async fn insert(tx: &mut Tx, tenant: &TenantId, run: &RunId, frames: &[NewFrame]) -> Result<(), StoreError> {
+    let column = |read: fn(&NewFrame) -> i64| frames.iter().map(read).collect::<Vec<i64>>();
+    sqlx::query(
+        "insert into frames (run, tenant, seq, kind, turn, key, at, hash, answers, request_mac, bytes)
+         select $1, $2, * from unnest($3::bigint[], $4::text[], $5::bigint[], $6::text[], $7::timestamptz[], $8::bytea[], $9::bigint[], $10::bytea[], $11::bytea[])",
+    )
+    .bind(run.as_str())
+    .bind(tenant.as_str())
+    .bind(column(|frame| signed(frame.seq)))
+    .bind(frames.iter().map(|frame| frame.kind).collect::<Vec<_>>())
+    .bind(frames.iter().map(|frame| frame.turn.map(signed)).collect::<Vec<_>>())
+    .bind(frames.iter().map(|frame| frame.key.as_str()).collect::<Vec<_>>())
+    .bind(frames.iter().map(|frame| Time(frame.at)).collect::<Vec<_>>())
+    .bind(frames.iter().map(|frame| &frame.hash.0[..]).collect::<Vec<_>>())
+    .bind(frames.iter().map(|frame| frame.answers.map(signed)).collect::<Vec<_>>())
+    .bind(frames.iter().map(|frame| frame.request_mac.map(|mac| mac.to_vec())).collect::<Vec<_>>())
+    .bind(frames.iter().map(|frame| frame.bytes.as_slice()).collect::<Vec<_>>())
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+/// The frames of a run that have one of these keys.
+pub(crate) async fn with_keys(tx: &mut Tx, run: &RunId, keys: &[&str]) -> Result<HashMap<String, KeyedFrame>, StoreError> {
+    let rows = sqlx::query("select seq, key, at, hash, request_mac from frames where run = $1 and key = any($2)")
+        .bind(run.as_str())
+        .bind(keys)
+        .fetch_all(&mut **tx)
+        .await?;
+    rows.iter()
+        .map(|row| {
+            let receipt = Receipt {
+                at: row.try_get::<Time, _>("at")?.0,
+                hash: hash(row.try_get("hash")?, "frames", "hash")?,
+                run: run.clone(),
+                seq: unsigned(row.try_get("seq")?, "frames", "seq")?,
+            };
+            Ok((row.try_get("key")?, KeyedFrame { receipt, request_mac: row.try_get("request_mac")? }))
+        })
+        .collect()
+}
+
+/// The bytes of one frame.
+pub(crate) async fn bytes(tx: &mut Tx, run: &RunId, seq: u64) -> Result<Option<(Vec<u8>, Hash)>, StoreError> {
+    let row = sqlx::query("select bytes, hash from frames where run = $1 and seq = $2").bind(run.as_str()).bind(signed(seq)).fetch_optional(&mut **tx).await?;
+    row.map(|row| Ok((row.try_get("bytes")?, hash(row.try_get("hash")?, "frames", "hash")?))).transpose()
+}
+
+/// The bytes of up to `limit` frames from a place on, dense.
+pub(crate) async fn page(tx: &mut Tx, run: &RunId, from: u64, limit: u32) -> Result<Vec<Vec<u8>>, StoreError> {
+    let rows = sqlx::query("select seq, bytes from frames where run = $1 and seq >= $2 order by seq limit $3")
+        .bind(run.as_str())
+        .bind(signed(from))
+        .bind(i64::from(limit))
+        .fetch_all(&mut **tx)
+        .await?;
+    rows.iter()
+        .zip(from..)
+        .map(|(row, expected)| {
+            let seq = unsigned(row.try_get("seq")?, "frames", "seq")?;
+            if seq == expected { Ok(row.try_get("bytes")?) } else { Err(contradiction("frames", "seq", format!("{run}/{expected}"))) }
+        })
+        .collect()
+}
+
+/// The hashes of all frames below a size, in order.
+pub(crate) async fn hashes(tx: &mut Tx, run: &RunId, size: u64) -> Result<Vec<Hash>, StoreError> {
+    let rows: Vec<Vec<u8>> =
+        sqlx::query_scalar("select hash from frames where run = $1 and seq < $2 order by seq").bind(run.as_str()).bind(signed(size)).fetch_all(&mut **tx).await?;
+    rows.iter().map(|bytes| hash(bytes, "frames", "hash")).collect()
+}
+
+/// The bytes of a turn's frames and of its `turn_end`, in order.
+pub(crate) async fn of_turn(tx: &mut Tx, run: &RunId, turn: u64) -> Result<Vec<Vec<u8>>, StoreError> {
+    Ok(sqlx::query_scalar("select bytes from frames where run = $1 and turn = $2 order by seq").bind(run.as_str()).bind(signed(turn)).fetch_all(&mut **tx).await?)
+}
+
+/// Tool calls that nothing answers: their outcome is unknown. At most `limit` of them, and how many
+/// there are.
+pub(crate) async fn unanswered(tx: &mut Tx, run: &RunId, limit: u32) -> Result<(Vec<u64>, u64), StoreError> {
+    let rows: Vec<(i64, i64)> = sqlx::query_as(
+        "select seq, count(*) over () from frames as call
+         where run = $1 and kind = 'tool_call'
+           and not exists (select from frames as result where result.run = call.run and result.answers = call.seq and result.kind = 'tool_result')
+         order by seq limit $2",
+    )
+    .bind(run.as_str())
+    .bind(i64::from(limit))
+    .fetch_all(&mut **tx)
+    .await?;
+    let count = rows.first().map_or(0, |(_, count)| *count);
+    let seqs = rows.iter().map(|(seq, _)| unsigned(*seq, "frames", "seq")).collect::<Result<_, _>>()?;
+    Ok((seqs, unsigned(count, "frames", "seq")?))
+}

@@ -1,0 +1,95 @@
+//! Ledgers: entries, the nodes of their trees, and checkpoints.
+
+use super::time::Time;
+use super::{StoreError, Tx, contradiction, hash, signed, unsigned};
+use onrecord_core::digest::Hash;
+use onrecord_core::id::{RunId, TenantId};
+use onrecord_core::timestamp::Timestamp;
+use sqlx::Row as _;
+use std::collections::HashMap;
+
+/// An entry at its index.
+pub(crate) struct NewEntry<'a> {
+    pub(crate) index: u64,
+    pub(crate) name: &'static str,
+    pub(crate) run: Option<&'a RunId>,
+    pub(crate) at: Timestamp,
+    pub(crate) leaf: Hash,
+    pub(crate) bytes: &'a [u8],
+}
+
+/// Adds an entry and the subtrees that it completes, as `(level, index, hash)`.
+pub(crate) async fn insert(tx: &mut Tx, tenant: &TenantId, entry: &NewEntry<'_>, nodes: &[(u8, u64, Hash)]) -> Result<(), StoreError> {
+    sqlx::query("insert into ledger_entries (tenant, idx, name, run, at, leaf, bytes) values ($1, $2, $3, $4, $5, $6, $7)")
+        .bind(tenant.as_str())
+        .bind(signed(entry.index))
+        .bind(entry.name)
+        .bind(entry.run.map(RunId::as_str))
+        .bind(Time(entry.at))
+        .bind(&entry.leaf.0[..])
+        .bind(entry.bytes)
+        .execute(&mut **tx)
+        .await?;
+    sqlx::query("insert into ledger_nodes (tenant, level, idx, hash) select $1, * from unnest($2::smallint[], $3::bigint[], $4::bytea[])")
+        .bind(tenant.as_str())
+        .bind(nodes.iter().map(|(level, ..)| i16::from(*level)).collect::<Vec<_>>())
+        .bind(nodes.iter().map(|(_, index, _)| signed(*index)).collect::<Vec<_>>())
+        .bind(nodes.iter().map(|(.., hash)| &hash.0[..]).collect::<Vec<_>>())
+        .execute(&mut **tx)
+        .await?;
+    Ok(())
+}
+
+/// Adds the signed checkpoint of a size.
+pub(crate) async fn insert_checkpoint(tx: &mut Tx, tenant: &TenantId, size: u64, note: &str) -> Result<(), StoreError> {
+    sqlx::query("insert into checkpoints (tenant, size, note) values ($1, $2, $3)").bind(tenant.as_str()).bind(signed(size)).bind(note).execute(&mut **tx).await?;
+    Ok(())
+}
+
+/// The newest checkpoint and its size.
+pub(crate) async fn checkpoint(tx: &mut Tx, tenant: &TenantId) -> Result<(u64, String), StoreError> {
+    let row = sqlx::query("select size, note from checkpoints where tenant = $1 order by size desc limit 1").bind(tenant.as_str()).fetch_one(&mut **tx).await?;
+    Ok((unsigned(row.try_get("size")?, "checkpoints", "size")?, row.try_get("note")?))
+}
+
+/// Nodes of the tree by level and index; all of them have to be there.
+pub(crate) async fn nodes(tx: &mut Tx, tenant: &TenantId, wanted: &[(u8, u64)]) -> Result<HashMap<(u8, u64), Hash>, StoreError> {
+    let rows = sqlx::query(
+        "select level, idx, hash from ledger_nodes join unnest($2::smallint[], $3::bigint[]) as wanted (level, idx) using (level, idx) where tenant = $1",
+    )
+    .bind(tenant.as_str())
+    .bind(wanted.iter().map(|(level, _)| i16::from(*level)).collect::<Vec<_>>())
+    .bind(wanted.iter().map(|(_, index)| signed(*index)).collect::<Vec<_>>())
+    .fetch_all(&mut **tx)
+    .await?;
+    let mut found = HashMap::new();
+    for row in &rows {
+        let level = u8::try_from(row.try_get::<i16, _>("level")?).map_err(|_| contradiction("ledger_nodes", "level", tenant))?;
+        found.insert((level, unsigned(row.try_get("idx")?, "ledger_nodes", "idx")?), hash(row.try_get("hash")?, "ledger_nodes", "hash")?);
+    }
+    match wanted.iter().find(|node| !found.contains_key(node)) {
+        Some((level, index)) => Err(contradiction("ledger_nodes", "hash", format!("{tenant}/{level}/{index}"))),
+        None => Ok(found),
+    }
+}
+
+/// The bytes of an entry.
+pub(crate) async fn entry(tx: &mut Tx, tenant: &TenantId, index: u64) -> Result<Vec<u8>, StoreError> {
+    Ok(sqlx::query_scalar("select bytes from ledger_entries where tenant = $1 and idx = $2").bind(tenant.as_str()).bind(signed(index)).fetch_one(&mut **tx).await?)
+}
+
+/// What a bundle of a run says of the ledger: the entries about the run but its seal, and those about
+/// the tenant's keys and holds, by index.
+pub(crate) async fn about(tx: &mut Tx, tenant: &TenantId, run: &RunId, size: u64) -> Result<Vec<(u64, Vec<u8>)>, StoreError> {
+    let rows = sqlx::query(
+        "select idx, bytes from ledger_entries where tenant = $1 and idx < $3
+           and ((run = $2 and name <> 'run-seal') or (run is null and name in ('key', 'hold')))
+         order by idx",
+    )
+    .bind(tenant.as_str())
+    .bind(run.as_str())
+    .bind(signed(size))
+    .fetch_all(&mut **tx)
+    .await?;
+    rows.iter().map(|row| Ok((unsigned(row.try_get("idx")?, "ledger_entries", "idx")?, row.try_get("bytes")?))).collect()
+}

@@ -1,0 +1,181 @@
+//! Postgres: the rows of everything that is kept, one table family a file.
+//!
+//! Every transaction names its tenant first, and row security shows it nothing else. Bytes under a
+//! hash or a signature are `bytea` and come back as they went in.
+
+pub(crate) mod frames;
+pub(crate) mod ledger;
+pub(crate) mod payloads;
+pub(crate) mod runs;
+pub(crate) mod tenants;
+pub(crate) mod time;
+pub(crate) mod tokens;
+
+use onrecord_core::digest::Hash;
+use onrecord_core::id::TenantId;
+use sqlx::migrate::Migrator;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{ConnectOptions as _, Connection as _, Executor as _, PgConnection, PgPool, Postgres, Transaction};
+use std::str::FromStr as _;
+use std::time::Duration;
+
+static MIGRATIONS: Migrator = sqlx::migrate!();
+
+/// What can go wrong with the database.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The database refused or did not answer.
+    #[error("database: {0}")]
+    Database(#[from] sqlx::Error),
+    /// The database contradicts the model: somebody else wrote there, or a defect of ours.
+    #[error("the database contradicts the model: {table}.{column} of {row}")]
+    Contradiction {
+        /// The table.
+        table: &'static str,
+        /// The column.
+        column: &'static str,
+        /// The row's key.
+        row: String,
+    },
+    /// The tables are not those of this version.
+    #[error("the database is not migrated for this version ({0}); run `onrecord migrate --database-url URL` as the role that owns it")]
+    Migration(String),
+    /// The address of the database is malformed.
+    #[error("the database's address is malformed; expected postgres://USER@HOST/DATABASE")]
+    Url,
+}
+
+impl StoreError {
+    /// Whether the database may answer another time: the connection failed, or it is starting, full or
+    /// stopping.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Database(sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed | sqlx::Error::Tls(_)) => true,
+            Self::Database(sqlx::Error::Database(error)) => {
+                // 08 connection, 40 rollback, 53 resources, 57P operator intervention.
+                error.code().is_some_and(|code| ["08", "40", "53", "57"].iter().any(|class| code.starts_with(class)))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// A transaction that sees one tenant.
+pub(crate) type Tx = Transaction<'static, Postgres>;
+
+/// The database.
+#[derive(Clone)]
+pub struct Store {
+    pool: PgPool,
+}
+
+/// How long a statement may take; an append takes milliseconds, a page of a long run a second.
+const STATEMENT_TIMEOUT: &str = "30s";
+
+impl Store {
+    /// Connects as the runtime role, which owns nothing.
+    pub async fn connect(url: &str, connections: u32) -> Result<Self, StoreError> {
+        let options = options(url)?;
+        let pool = PgPoolOptions::new()
+            .max_connections(connections)
+            .acquire_timeout(Duration::from_secs(10))
+            .after_connect(|connection, _| {
+                Box::pin(async move {
+                    connection.execute("set role onrecord_app").await?;
+                    Ok(())
+                })
+            })
+            .connect_with(options)
+            .await?;
+        Ok(Self { pool })
+    }
+
+    /// Brings the tables of a database to this version, as a role that may own them.
+    ///
+    /// Returns whether anything was to be done.
+    pub async fn migrate(url: &str) -> Result<bool, StoreError> {
+        let mut connection: PgConnection = options(url)?.connect().await?;
+        let before = applied(&mut connection).await?;
+        if before < MIGRATIONS.iter().count() {
+            // No statement timeout here: a migration of a large table may take hours.
+            connection.execute("set statement_timeout = 0").await?;
+            MIGRATIONS.run(&mut connection).await.map_err(|error| StoreError::Migration(error.to_string()))?;
+        }
+        let after = applied(&mut connection).await?;
+        connection.close().await?;
+        if after == MIGRATIONS.iter().count() {
+            Ok(after > before)
+        } else {
+            Err(StoreError::Migration(format!("{after} migrations applied, this version has {}", MIGRATIONS.iter().count())))
+        }
+    }
+
+    /// Whether the database answers.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        sqlx::query("select 1").execute(&self.pool).await?;
+        Ok(())
+    }
+
+    /// Begins a transaction that sees one tenant.
+    pub(crate) async fn begin(&self, tenant: &TenantId) -> Result<Tx, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        sqlx::query("select set_config('onrecord.tenant', $1, true)").bind(tenant.as_str()).execute(&mut *tx).await?;
+        Ok(tx)
+    }
+
+    /// Begins a reading transaction whose statements all see the same moment.
+    pub(crate) async fn snapshot(&self, tenant: &TenantId) -> Result<Tx, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        tx.execute("set transaction isolation level repeatable read read only").await?;
+        sqlx::query("select set_config('onrecord.tenant', $1, true)").bind(tenant.as_str()).execute(&mut *tx).await?;
+        Ok(tx)
+    }
+
+    pub(crate) fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
+    /// Waits for all connections to come back and closes them.
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+fn options(url: &str) -> Result<PgConnectOptions, StoreError> {
+    let options = PgConnectOptions::from_str(url).map_err(|_| StoreError::Url)?;
+    // Statement texts hold no data, but they would fill the log at the level that sqlx chooses.
+    Ok(options
+        .application_name("onrecord")
+        .options([("statement_timeout", STATEMENT_TIMEOUT), ("idle_in_transaction_session_timeout", "60s"), ("TimeZone", "UTC")])
+        .disable_statement_logging())
+}
+
+/// Migrations that were applied, 0 for a database that never was migrated.
+async fn applied(connection: &mut PgConnection) -> Result<usize, StoreError> {
+    let exists: bool = sqlx::query_scalar("select to_regclass('_sqlx_migrations') is not null").fetch_one(&mut *connection).await?;
+    if !exists {
+        return Ok(0);
+    }
+    let count: i64 = sqlx::query_scalar("select count(*) from _sqlx_migrations where success").fetch_one(&mut *connection).await?;
+    Ok(usize::try_from(count).unwrap_or(usize::MAX))
+}
+
+/// Names a row that is not as the model says.
+pub(crate) fn contradiction(table: &'static str, column: &'static str, row: impl ToString) -> StoreError {
+    StoreError::Contradiction { table, column, row: row.to_string() }
+}
+
+/// A number that is never negative in the model.
+pub(crate) fn unsigned(value: i64, table: &'static str, column: &'static str) -> Result<u64, StoreError> {
+    u64::try_from(value).map_err(|_| contradiction(table, column, value))
+}
+
+/// A number as the database keeps it; ours are far below 2^63.
+pub(crate) fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// A digest of 32 bytes.
+pub(crate) fn hash(bytes: &[u8], table: &'static str, column: &'static str) -> Result<Hash, StoreError> {
+    Hash::from_slice(bytes).map_err(|_| contradiction(table, column, onrecord_core::digest::hex(bytes)))
+}

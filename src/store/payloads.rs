@@ -1,0 +1,99 @@
+//! Payloads: ciphertexts and their wrapped keys.
+
+use super::{StoreError, Tx, hash, signed, unsigned};
+use onrecord_core::digest::Hash;
+use onrecord_core::id::{RunId, TenantId};
+use sqlx::Row as _;
+use std::collections::HashMap;
+
+/// A payload with its frame.
+pub(crate) struct NewPayload {
+    pub(crate) commit: Hash,
+    pub(crate) seq: u64,
+    pub(crate) place: i16,
+    pub(crate) media: String,
+    pub(crate) tier: i16,
+    pub(crate) size: u64,
+    pub(crate) wrapped_dek: Vec<u8>,
+    pub(crate) ciphertext: Vec<u8>,
+}
+
+/// What opens a payload, without the payload.
+pub(crate) struct PayloadKey {
+    pub(crate) commit: Hash,
+    pub(crate) seq: u64,
+    pub(crate) tier: i16,
+    pub(crate) wrapped_dek: Vec<u8>,
+}
+
+/// A payload as it is stored.
+pub(crate) struct StoredPayload {
+    pub(crate) key: PayloadKey,
+    pub(crate) media: String,
+    pub(crate) ciphertext: Vec<u8>,
+}
+
+/// Adds payloads in one statement.
+pub(crate) async fn insert(tx: &mut Tx, tenant: &TenantId, run: &RunId, payloads: &[NewPayload]) -> Result<(), StoreError> {
+    sqlx::query(
+        "insert into payloads (run, tenant, commit, seq, place, media, tier, size, wrapped_dek, ciphertext)
+         select $1, $2, * from unnest($3::bytea[], $4::bigint[], $5::smallint[], $6::text[], $7::smallint[], $8::bigint[], $9::bytea[], $10::bytea[])",
+    )
+    .bind(run.as_str())
+    .bind(tenant.as_str())
+    .bind(payloads.iter().map(|one| &one.commit.0[..]).collect::<Vec<_>>())
+    .bind(payloads.iter().map(|one| signed(one.seq)).collect::<Vec<_>>())
+    .bind(payloads.iter().map(|one| one.place).collect::<Vec<_>>())
+    .bind(payloads.iter().map(|one| one.media.as_str()).collect::<Vec<_>>())
+    .bind(payloads.iter().map(|one| one.tier).collect::<Vec<_>>())
+    .bind(payloads.iter().map(|one| signed(one.size)).collect::<Vec<_>>())
+    .bind(payloads.iter().map(|one| one.wrapped_dek.as_slice()).collect::<Vec<_>>())
+    .bind(payloads.iter().map(|one| one.ciphertext.as_slice()).collect::<Vec<_>>())
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+/// The keys of the payloads of some frames, each frame's in the order of its payloads.
+pub(crate) async fn keys_of_frames(tx: &mut Tx, run: &RunId, seqs: &[u64]) -> Result<HashMap<u64, Vec<PayloadKey>>, StoreError> {
+    let seqs: Vec<i64> = seqs.iter().copied().map(signed).collect();
+    let rows = sqlx::query("select commit, seq, tier, wrapped_dek from payloads where run = $1 and seq = any($2) order by seq, place")
+        .bind(run.as_str())
+        .bind(seqs)
+        .fetch_all(&mut **tx)
+        .await?;
+    let mut keys: HashMap<u64, Vec<PayloadKey>> = HashMap::new();
+    for row in &rows {
+        let key = read_key(row)?;
+        keys.entry(key.seq).or_default().push(key);
+    }
+    Ok(keys)
+}
+
+fn read_key(row: &sqlx::postgres::PgRow) -> Result<PayloadKey, StoreError> {
+    Ok(PayloadKey {
+        commit: hash(row.try_get("commit")?, "payloads", "commit")?,
+        seq: unsigned(row.try_get("seq")?, "payloads", "seq")?,
+        tier: row.try_get("tier")?,
+        wrapped_dek: row.try_get("wrapped_dek")?,
+    })
+}
+
+/// Payloads after a commitment, in the order of their commitments: at most 64 of them and, but for
+/// one alone, 16 MiB.
+pub(crate) async fn page(tx: &mut Tx, run: &RunId, after: Option<&Hash>) -> Result<Vec<StoredPayload>, StoreError> {
+    let rows = sqlx::query(
+        "select commit, seq, tier, wrapped_dek, media, ciphertext from (
+           select *, sum(size) over (order by commit) - size as before from (
+             select * from payloads where run = $1 and ($2::bytea is null or commit > $2) order by commit limit 64
+           ) as next
+         ) as sized where before < 16777216 order by commit",
+    )
+    .bind(run.as_str())
+    .bind(after.map(|commit| &commit.0[..]))
+    .fetch_all(&mut **tx)
+    .await?;
+    rows.iter()
+        .map(|row| Ok(StoredPayload { key: read_key(row)?, media: row.try_get("media")?, ciphertext: row.try_get("ciphertext")? }))
+        .collect()
+}

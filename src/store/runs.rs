@@ -1,0 +1,213 @@
+//! Runs: the row of each run's head.
+
+use super::time::Time;
+use super::{StoreError, Tx, contradiction, hash, signed, unsigned};
+use crate::vault::WrappedRunKey;
+use onrecord_core::chain::Chain;
+use onrecord_core::digest::Hash;
+use onrecord_core::id::{RunId, TenantId};
+use onrecord_core::timestamp::Timestamp;
+use sqlx::Row as _;
+use sqlx::postgres::PgRow;
+
+/// A run as its row has it.
+pub(crate) struct RunRow {
+    pub(crate) run: RunId,
+    pub(crate) tenant: TenantId,
+    pub(crate) run_no: u64,
+    pub(crate) agent: Option<String>,
+    pub(crate) opened_at: Timestamp,
+    pub(crate) open_index: u64,
+    pub(crate) chain: Chain,
+    pub(crate) sealed: Option<SealedRow>,
+}
+
+/// Where the seal of a run is.
+pub(crate) struct SealedRow {
+    pub(crate) at: Timestamp,
+    pub(crate) index: u64,
+    pub(crate) proof: String,
+}
+
+fn read(row: &PgRow) -> Result<RunRow, StoreError> {
+    let run: String = row.try_get("run")?;
+    let run: RunId = run.parse().map_err(|_| contradiction("runs", "run", &run))?;
+    let chain: Vec<u8> = row.try_get("chain")?;
+    let chain = Chain::from_bytes(&chain).ok_or_else(|| contradiction("runs", "chain", &run))?;
+    let head = hash(row.try_get("head")?, "runs", "head")?;
+    let size = unsigned(row.try_get("size")?, "runs", "size")?;
+    if chain.head() != head || chain.size() != size || chain.run() != &run {
+        return Err(contradiction("runs", "chain", &run));
+    }
+    let sealed = match (row.try_get::<Option<Time>, _>("sealed_at")?, row.try_get::<Option<i64>, _>("seal_index")?) {
+        (Some(at), Some(index)) => Some(SealedRow {
+            at: at.0,
+            index: unsigned(index, "runs", "seal_index")?,
+            proof: row.try_get::<Option<String>, _>("seal_proof")?.ok_or_else(|| contradiction("runs", "seal_proof", &run))?,
+        }),
+        _ => None,
+    };
+    Ok(RunRow {
+        tenant: chain.tenant().clone(),
+        run_no: unsigned(row.try_get("run_no")?, "runs", "run_no")?,
+        agent: row.try_get("agent")?,
+        opened_at: row.try_get::<Time, _>("opened_at")?.0,
+        open_index: unsigned(row.try_get("open_index")?, "runs", "open_index")?,
+        run,
+        chain,
+        sealed,
+    })
+}
+
+/// Waits for the lock of a run, and reads the database's clock after it.
+pub(crate) async fn lock(tx: &mut Tx, run: &RunId) -> Result<Option<(RunRow, Timestamp)>, StoreError> {
+    let row = sqlx::query("select * from runs where run = $1 for update").bind(run.as_str()).fetch_optional(&mut **tx).await?;
+    let Some(row) = row else { return Ok(None) };
+    let now: Time = sqlx::query_scalar("select clock_timestamp()").fetch_one(&mut **tx).await?;
+    Ok(Some((read(&row)?, now.0)))
+}
+
+/// A run, unlocked.
+pub(crate) async fn find(tx: &mut Tx, run: &RunId) -> Result<Option<RunRow>, StoreError> {
+    let row = sqlx::query("select * from runs where run = $1").bind(run.as_str()).fetch_optional(&mut **tx).await?;
+    row.map(|row| read(&row)).transpose()
+}
+
+/// The run that was opened with a key.
+pub(crate) async fn opened_with(tx: &mut Tx, tenant: &TenantId, key: &str) -> Result<Option<RunId>, StoreError> {
+    let run: Option<String> = sqlx::query_scalar("select run from runs where tenant = $1 and open_key = $2")
+        .bind(tenant.as_str())
+        .bind(key)
+        .fetch_optional(&mut **tx)
+        .await?;
+    run.map(|run| run.parse().map_err(|_| contradiction("runs", "run", run))).transpose()
+}
+
+/// A new run, whose frame 0 is in the chain.
+pub(crate) struct NewRun<'a> {
+    pub(crate) chain: &'a Chain,
+    pub(crate) run_no: u64,
+    pub(crate) open_key: Option<&'a str>,
+    pub(crate) agent: Option<&'a str>,
+    pub(crate) open_index: u64,
+    pub(crate) keys: &'a [WrappedRunKey],
+}
+
+/// Adds a run and its keys.
+pub(crate) async fn insert(tx: &mut Tx, new: &NewRun<'_>) -> Result<(), StoreError> {
+    let chain = new.chain;
+    let at = Time(chain.last_at().ok_or_else(|| contradiction("runs", "last_at", chain.run()))?);
+    sqlx::query(
+        "insert into runs (run, tenant, run_no, open_key, agent, opened_at, open_index, size, head, last_at, chain)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $6, $10)",
+    )
+    .bind(chain.run().as_str())
+    .bind(chain.tenant().as_str())
+    .bind(signed(new.run_no))
+    .bind(new.open_key)
+    .bind(new.agent)
+    .bind(at)
+    .bind(signed(new.open_index))
+    .bind(signed(chain.size()))
+    .bind(&chain.head().0[..])
+    .bind(chain.to_bytes())
+    .execute(&mut **tx)
+    .await?;
+    for key in new.keys {
+        sqlx::query("insert into run_keys (run, tier, tenant, epoch, wrapped) values ($1, $2, $3, $4, $5)")
+            .bind(chain.run().as_str())
+            .bind(key.tier)
+            .bind(chain.tenant().as_str())
+            .bind(key.epoch)
+            .bind(&key.wrapped)
+            .execute(&mut **tx)
+            .await?;
+    }
+    Ok(())
+}
+
+/// The keys of a run that were not erased.
+pub(crate) async fn keys(tx: &mut Tx, run: &RunId) -> Result<Vec<WrappedRunKey>, StoreError> {
+    let rows = sqlx::query("select tier, epoch, wrapped from run_keys where run = $1 order by tier").bind(run.as_str()).fetch_all(&mut **tx).await?;
+    rows.iter().map(|row| Ok(WrappedRunKey { tier: row.try_get("tier")?, epoch: row.try_get("epoch")?, wrapped: row.try_get("wrapped")? })).collect()
+}
+
+/// Writes the head, from `before` to what the chain is now; false where somebody else moved it, which
+/// the lock rules out and the compare-and-swap would show.
+pub(crate) async fn update_head(tx: &mut Tx, before: &Hash, chain: &Chain) -> Result<(), StoreError> {
+    let at = Time(chain.last_at().ok_or_else(|| contradiction("runs", "last_at", chain.run()))?);
+    let done = sqlx::query(
+        "update runs set size = $3, head = $4, last_at = $5, chain = $6, outcome = $7, ended = $8
+         where run = $1 and head = $2 and sealed_at is null",
+    )
+    .bind(chain.run().as_str())
+    .bind(&before.0[..])
+    .bind(signed(chain.size()))
+    .bind(&chain.head().0[..])
+    .bind(at)
+    .bind(chain.to_bytes())
+    .bind(chain.outcome().map(|status| status.as_str()))
+    .bind(chain.ended())
+    .execute(&mut **tx)
+    .await?;
+    if done.rows_affected() == 1 { Ok(()) } else { Err(contradiction("runs", "head", chain.run())) }
+}
+
+/// Writes where the seal is.
+pub(crate) async fn update_seal(tx: &mut Tx, run: &RunId, seal: &SealedRow) -> Result<(), StoreError> {
+    sqlx::query("update runs set sealed_at = $2, seal_index = $3, seal_proof = $4 where run = $1 and sealed_at is null")
+        .bind(run.as_str())
+        .bind(Time(seal.at))
+        .bind(signed(seal.index))
+        .bind(&seal.proof)
+        .execute(&mut **tx)
+        .await?;
+    Ok(())
+}
+
+/// Which runs a list is of.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RunFilter {
+    pub(crate) agent: Option<String>,
+    /// `Some(true)` sealed ones, `Some(false)` open ones.
+    pub(crate) sealed: Option<bool>,
+    pub(crate) outcome: Option<String>,
+    /// Runs numbered below this.
+    pub(crate) before: Option<u64>,
+}
+
+/// The newest runs first, by their numbers.
+pub(crate) async fn list(tx: &mut Tx, tenant: &TenantId, filter: &RunFilter, limit: u32) -> Result<Vec<RunRow>, StoreError> {
+    let rows = sqlx::query(
+        "select * from runs where tenant = $1
+           and ($2::text is null or agent = $2)
+           and ($3::boolean is null or (sealed_at is not null) = $3)
+           and ($4::text is null or coalesce(outcome, 'unknown') = $4)
+           and ($5::bigint is null or run_no < $5)
+         order by run_no desc limit $6",
+    )
+    .bind(tenant.as_str())
+    .bind(&filter.agent)
+    .bind(filter.sealed)
+    .bind(&filter.outcome)
+    .bind(filter.before.map(signed))
+    .bind(i64::from(limit))
+    .fetch_all(&mut **tx)
+    .await?;
+    rows.iter().map(read).collect()
+}
+
+/// Open runs whose last frame is older than some seconds, by the database's clock.
+pub(crate) async fn idle(tx: &mut Tx, tenant: &TenantId, seconds: u64, limit: u32) -> Result<Vec<RunId>, StoreError> {
+    let runs: Vec<String> = sqlx::query_scalar(
+        "select run from runs where tenant = $1 and sealed_at is null
+           and last_at < clock_timestamp() - make_interval(secs => $2::double precision)
+         order by last_at limit $3",
+    )
+    .bind(tenant.as_str())
+    .bind(signed(seconds))
+    .bind(i64::from(limit))
+    .fetch_all(&mut **tx)
+    .await?;
+    runs.into_iter().map(|run| run.parse().map_err(|_| contradiction("runs", "run", run))).collect()
+}

@@ -1,0 +1,69 @@
+//! Key files: hex and a newline, mode 0600, durable before anything relies on them.
+
+use super::VaultError;
+use super::cipher::Key;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+use zeroize::Zeroizing;
+
+fn at(path: &Path) -> impl Fn(io::Error) -> VaultError {
+    let path = path.to_owned();
+    move |source| VaultError::File { path: path.clone(), source }
+}
+
+/// Makes a folder that only its owner may enter.
+pub(super) fn private_folder(path: &Path) -> Result<(), VaultError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(at(path))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(at(path))
+}
+
+/// Writes a file that was not there. A crash in the middle leaves a temporary file that nobody reads;
+/// after the return the file survives a power cut.
+pub(super) fn write_new(path: &Path, bytes: &[u8]) -> Result<(), VaultError> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let temporary = path.with_extension("new");
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary).map_err(at(&temporary))?;
+    file.write_all(bytes).map_err(at(&temporary))?;
+    file.sync_all().map_err(at(&temporary))?;
+    // A hard link, unlike a rename, fails where the name is taken: no key is ever overwritten.
+    fs::hard_link(&temporary, path).map_err(at(path))?;
+    fs::remove_file(&temporary).map_err(at(&temporary))?;
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(at(folder))
+}
+
+/// The bytes of a hex file.
+pub(super) fn read_hex(path: &Path) -> Result<Zeroizing<Vec<u8>>, VaultError> {
+    let text = Zeroizing::new(fs::read_to_string(path).map_err(at(path))?);
+    let text = text.trim_end_matches('\n');
+    let mut bytes = Zeroizing::new(vec![0; text.len() / 2]);
+    if onrecord_core::digest::unhex(text, &mut bytes) { Ok(bytes) } else { Err(VaultError::Wrong { path: path.to_owned() }) }
+}
+
+/// The root key of a file that its owner alone may read.
+pub(super) fn read_root(path: &Path) -> Result<Key, VaultError> {
+    let wrong = || VaultError::Root { path: path.to_owned() };
+    let mode = fs::metadata(path).map_err(at(path))?.permissions().mode();
+    // systemd's credentials are readable by the service alone but carry group bits in some versions.
+    if mode & 0o007 != 0 {
+        return Err(wrong());
+    }
+    let bytes = read_hex(path).map_err(|error| match error {
+        VaultError::Wrong { .. } => wrong(),
+        other => other,
+    })?;
+    let key: [u8; 32] = bytes.as_slice().try_into().map_err(|_| wrong())?;
+    Ok(Zeroizing::new(key))
+}
+
+/// Numbers of the epoch keys in a tenant's folder.
+pub(super) fn epochs(folder: &Path) -> Result<Vec<i32>, VaultError> {
+    let mut epochs = Vec::new();
+    for entry in fs::read_dir(folder).map_err(at(folder))? {
+        let name = entry.map_err(at(folder))?.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix("epoch-")?.strip_suffix(".key"));
+        epochs.extend(number.and_then(|number| number.parse::<i32>().ok()));
+    }
+    Ok(epochs)
+}

@@ -1,0 +1,120 @@
+//! The vault against the golden payloads, and its keys against each other.
+
+use super::*;
+use serde::Deserialize;
+
+fn unhex(text: &str) -> Vec<u8> {
+    let mut bytes = vec![0; text.len() / 2];
+    assert!(onrecord_core::digest::unhex(text, &mut bytes), "{text}");
+    bytes
+}
+
+#[derive(Deserialize)]
+struct Vectors {
+    payloads: Vec<Vector>,
+    invalid: Vec<Vector>,
+}
+
+#[derive(Deserialize)]
+struct Vector {
+    name: String,
+    tenant: TenantId,
+    run: RunId,
+    media: String,
+    dek: String,
+    commit: Hash,
+    ciphertext: Option<String>,
+    ciphertext_sha256: Option<Hash>,
+    payload: Option<String>,
+    length: Option<usize>,
+}
+
+impl Vector {
+    fn dek(&self) -> Key {
+        Zeroizing::new(unhex(&self.dek).try_into().unwrap())
+    }
+
+    fn place(&self) -> Place<'_> {
+        Place { tenant: &self.tenant, run: &self.run, media: &self.media }
+    }
+}
+
+#[test]
+fn golden_payloads_are_sealed_byte_for_byte_and_altered_ones_do_not_open() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/payload/payloads.json");
+    let vectors: Vectors = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    assert!(vectors.payloads.len() > 3 && vectors.invalid.len() > 3);
+    for vector in &vectors.payloads {
+        let plaintext = match &vector.payload {
+            Some(payload) => unhex(payload),
+            None => (0..vector.length.unwrap()).map(|index| (index % 251) as u8).collect(),
+        };
+        let (commit, ciphertext) = cipher::seal_payload(&vector.dek(), &vector.place(), plaintext.clone()).unwrap();
+        assert_eq!(commit, vector.commit, "{}", vector.name);
+        assert_eq!(Hash::of(&[&ciphertext]), vector.ciphertext_sha256.unwrap(), "{}", vector.name);
+        assert_eq!(cipher::open_payload(&vector.dek(), &vector.place(), &commit, &ciphertext).unwrap(), plaintext);
+    }
+    for vector in &vectors.invalid {
+        let ciphertext = unhex(vector.ciphertext.as_ref().unwrap());
+        assert!(cipher::open_payload(&vector.dek(), &vector.place(), &vector.commit, &ciphertext).is_err(), "{}", vector.name);
+    }
+}
+
+fn vault(folder: &Path) -> (Vault, TenantId, Origin) {
+    (Vault::open(folder, None).unwrap(), "t_7f3k9q2m4x8w".parse().unwrap(), "localhost/t/x".parse().unwrap())
+}
+
+#[test]
+fn keys_survive_a_restart_and_open_nothing_of_another_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, tenant, origin) = vault(folder.path());
+    let run = new_run_id(1).unwrap();
+    let keys = first.create_tenant(&tenant, &origin).unwrap();
+    let (run_keys, wrapped) = keys.new_run(&run).unwrap();
+    let sealed = run_keys.seal(2, "text/plain", b"yes".to_vec()).unwrap();
+
+    let (again, ..) = vault(folder.path());
+    let keys = again.tenant(&tenant, &origin).unwrap();
+    let opened = keys.open_run(&run, &wrapped).unwrap().open(2, "text/plain", &sealed.commit, &sealed.wrapped_dek, &sealed.ciphertext).unwrap();
+    assert_eq!(opened.plaintext, b"yes");
+    assert_eq!(onrecord_core::payload::commitment(&opened.salt.0, b"yes"), sealed.commit);
+
+    assert!(keys.open_run(&new_run_id(2).unwrap(), &wrapped).is_err());
+    assert!(run_keys.open(1, "text/plain", &sealed.commit, &sealed.wrapped_dek, &sealed.ciphertext).is_err());
+    assert!(run_keys.open(2, "text/html", &sealed.commit, &sealed.wrapped_dek, &sealed.ciphertext).is_err());
+    assert!(again.create_tenant(&tenant, &origin).is_err(), "a key is never overwritten");
+}
+
+#[test]
+fn a_retry_is_told_from_another_request_until_a_payload_is_erased() {
+    let folder = tempfile::tempdir().unwrap();
+    let (vault, tenant, origin) = vault(folder.path());
+    let (keys, _) = vault.create_tenant(&tenant, &origin).unwrap().new_run(&new_run_id(1).unwrap()).unwrap();
+    let sealed = keys.seal(2, "text/plain", b"yes".to_vec()).unwrap();
+    let mac = keys.request_mac(std::slice::from_ref(&sealed), b"request").unwrap();
+    let stored = [(2, sealed.commit, sealed.wrapped_dek)];
+    assert!(keys.same_request(&stored, b"request", &mac).unwrap());
+    assert!(!keys.same_request(&stored, b"another", &mac).unwrap());
+    assert!(!keys.same_request(&[], b"request", &mac).unwrap());
+}
+
+#[test]
+fn a_root_key_that_others_may_read_or_that_is_another_is_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let (first, tenant, origin) = vault(folder.path());
+    first.create_tenant(&tenant, &origin).unwrap();
+    let root = folder.path().join("root.key");
+    std::fs::set_permissions(&root, std::fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(matches!(Vault::open(folder.path(), None), Err(VaultError::Root { .. })));
+    std::fs::set_permissions(&root, std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::fs::write(&root, format!("{}\n", "0".repeat(64))).unwrap();
+    let other = Vault::open(folder.path(), None).unwrap();
+    assert!(matches!(other.tenant(&tenant, &origin), Err(VaultError::Wrong { .. })));
+}
+
+#[test]
+fn names_are_of_the_length_asked_and_differ() {
+    let (one, other) = (new_name(16).unwrap(), new_name(16).unwrap());
+    assert!(one.len() == 16 && one != other && one.bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase()));
+}
