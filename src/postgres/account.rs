@@ -73,6 +73,14 @@ impl Account {
         command
     }
 
+    /// Gives a folder that this process made to this user.
+    pub fn give(&self, folder: &Path) -> Result<(), PostgresError> {
+        if !self.dropped {
+            return Ok(());
+        }
+        chown(folder, Some(self.uid), Some(self.gid)).map_err(PostgresError::io("chown", folder))
+    }
+
     /// Makes sure that this user may enter the data folder.
     ///
     /// A folder of root's that is closed to everybody (as the server creates it) is opened to this
