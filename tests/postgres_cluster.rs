@@ -14,7 +14,7 @@ use std::{
 };
 
 use onrecord::postgres::{Cluster, Durability, PostgresError};
-use rustix::process::{Pid, Signal, geteuid, kill_process, test_kill_process};
+use rustix::process::{Pid, Signal, geteuid, getpgid, kill_process, test_kill_process};
 use sqlx::{Connection, PgConnection};
 use tempfile::TempDir;
 
@@ -164,12 +164,10 @@ impl Server {
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "server_process", "--ignored", "--nocapture"])
             .env("POSTGRES_CLUSTER_TEST_DIR", data_dir)
-            // What a shell or a service manager may have set must not reach PostgreSQL.
             .env("PGDATA", "/nowhere")
-            .env("PGPORT", "1")
+            .env("ONRECORD_TOKEN", "secret")
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
-            .process_group(0)
             .spawn()
             .unwrap();
         let lines = BufReader::new(process.stderr.take().unwrap()).lines();
@@ -209,6 +207,24 @@ async fn a_postgres_that_outlived_its_killed_server_is_replaced() {
 }
 
 #[tokio::test]
+async fn postgres_sees_nothing_of_the_servers_environment() {
+    let dir = TempDir::new().unwrap();
+    let server = Server::start(dir.path());
+    match fs::read(format!("/proc/{}/environ", server.postmaster)) {
+        Ok(environment) => {
+            let text = String::from_utf8_lossy(&environment).into_owned();
+            assert!(
+                !text.contains("PGDATA") && !text.contains("ONRECORD_TOKEN"),
+                "{text}"
+            );
+        }
+        Err(error) => eprintln!("skipped: a process's environment cannot be read here: {error}"),
+    }
+    server.kill();
+    start(dir.path()).await.unwrap().stop().await.unwrap();
+}
+
+#[tokio::test]
 async fn server_and_postmaster_killed_together_recover() {
     let dir = TempDir::new().unwrap();
     let server = Server::start(dir.path());
@@ -222,14 +238,12 @@ async fn server_and_postmaster_killed_together_recover() {
 
 #[tokio::test]
 async fn ctrl_c_in_the_terminal_does_not_reach_postgres() {
+    // A terminal signals its foreground process group, which a server shares with the shell's job.
     let dir = TempDir::new().unwrap();
-    let mut server = Server::start(dir.path());
-    let group = Pid::from_raw(server.process.id().cast_signed()).unwrap();
-    rustix::process::kill_process_group(group, Signal::INT).unwrap();
-    server.process.wait().unwrap();
-    test_kill_process(pid_of(server.postmaster)).expect("the postmaster is in another group");
-
-    start(dir.path()).await.unwrap().stop().await.unwrap();
+    let cluster = start(dir.path()).await.unwrap();
+    let group = getpgid(Some(pid_of(cluster.pid()))).unwrap();
+    assert_ne!(group, getpgid(None).unwrap());
+    cluster.stop().await.unwrap();
 }
 
 #[tokio::test]

@@ -73,6 +73,14 @@ impl Account {
         command
     }
 
+    /// Gives a folder that this process made to this user.
+    pub fn give(&self, folder: &Path) -> Result<(), PostgresError> {
+        if !self.dropped {
+            return Ok(());
+        }
+        chown(folder, Some(self.uid), Some(self.gid)).map_err(PostgresError::io("chown", folder))
+    }
+
     /// Makes sure that this user may enter the data folder.
     ///
     /// A folder of root's that is closed to everybody (as the server creates it) is opened to this
@@ -92,27 +100,38 @@ impl Account {
             fs::set_permissions(data_dir, fs::Permissions::from_mode(0o710))
                 .map_err(PostgresError::io("chmod", data_dir))?;
         }
-        // The kernel is asked, as that user, because access lists can say more than the mode.
-        let may_enter = |folder: &Path| {
-            let mut test = self.command(Path::new("test"), environment);
-            test.arg("-x")
-                .arg(folder)
-                .status()
-                .is_ok_and(|status| status.success())
-        };
-        if may_enter(data_dir) {
+        if self.may_enter(data_dir, environment)? {
             return Ok(());
         }
         let mut way: Vec<&Path> = data_dir.ancestors().collect();
         way.reverse();
-        let shut = way
-            .into_iter()
-            .find(|folder| !may_enter(folder))
-            .unwrap_or(data_dir);
-        Err(PostgresError::Unreachable {
-            user: self.name.clone(),
-            folder: shut.to_owned(),
-        })
+        for folder in way {
+            if !self.may_enter(folder, environment)? {
+                return Err(PostgresError::Unreachable {
+                    user: self.name.clone(),
+                    folder: folder.to_owned(),
+                });
+            }
+        }
+        Ok(()) // Opened a moment ago, by somebody else.
+    }
+
+    /// Whether this user may enter a folder. The kernel is asked, as that user, because access
+    /// lists can say more than the mode.
+    fn may_enter(&self, folder: &Path, environment: &Environment) -> Result<bool, PostgresError> {
+        let test = Path::new("test");
+        let mut test_command = self.command(test, environment);
+        let status = test_command.arg("-x").arg(folder).status();
+        match status {
+            Ok(status) => Ok(status.success()),
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied && self.dropped => {
+                Err(PostgresError::CannotDrop {
+                    user: self.name.clone(),
+                    source: error,
+                })
+            }
+            Err(error) => Err(PostgresError::io("run", test)(error)),
+        }
     }
 
     /// The user's id.

@@ -39,7 +39,10 @@ const DROP_SECONDS: u64 = 5;
 ///
 /// The log has no statements, parameters or row contents: those are evidence, and evidence that
 /// was copied into a log could not be erased.
-const SETTINGS: [&str; 9] = [
+///
+/// No compiled queries: they gain nothing on short ones, and need memory that is writable and
+/// executable, which a hardened service is denied.
+const SETTINGS: [&str; 10] = [
     "listen_addresses=",
     "unix_socket_permissions=0700",
     "cluster_name=onrecord",
@@ -49,6 +52,7 @@ const SETTINGS: [&str; 9] = [
     "log_min_error_statement=panic",
     "log_error_verbosity=terse",
     "log_timezone=UTC",
+    "jit=off",
 ];
 const DURABLE: [&str; 3] = ["fsync=on", "synchronous_commit=on", "full_page_writes=on"];
 const DISPOSABLE: [&str; 4] = [

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, DirBuilder, File},
     io,
-    os::unix::fs::{DirBuilderExt, chown},
+    os::unix::fs::DirBuilderExt,
     path::Path,
     time::Duration,
 };
@@ -61,8 +61,7 @@ pub(super) async fn create(
         .mode(0o700)
         .create(&unfinished)
         .map_err(PostgresError::io("create", &unfinished))?;
-    chown(&unfinished, Some(account.uid()), Some(account.gid()))
-        .map_err(PostgresError::io("chown", &unfinished))?;
+    account.give(&unfinished)?;
 
     let mut initdb = account.command(&installation.program("initdb"), environment);
     initdb.arg("--pgdata").arg(&unfinished);

@@ -53,6 +53,16 @@ pub enum PostgresError {
          start onrecord as an ordinary user"
     )]
     NoAccount,
+    /// The process is root's without the right to become another user, as in some containers.
+    #[error(
+        "PostgreSQL refuses to run as root, and this process may not become user {user} ({source}): start onrecord as an ordinary user"
+    )]
+    CannotDrop {
+        /// The user that was to run PostgreSQL.
+        user: String,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// The user that runs PostgreSQL may not enter the data folder.
     #[error(
         "user {user} runs PostgreSQL for root and may not enter {folder}: \
