@@ -278,7 +278,7 @@ fn a_bundle_larger_than_the_memory_verifies() {
 #[ignore = "writes 1 GiB"]
 fn one_gibibyte_is_written() {
     let shape = Shape {
-        calls: 110_000,
+        calls: 120_000,
         payload_bytes: 8_192,
     };
     let path = written("one-gibibyte.onrecord.tar", &shape);
