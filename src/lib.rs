@@ -3,9 +3,14 @@
 //! The rooms of the house, and who sees what, are in `docs/ARCHITECTURE.md`.
 
 pub mod access;
+pub mod cli;
+pub mod client;
 pub mod export;
+pub mod http;
+pub mod import;
 pub mod ledger;
 pub mod postgres;
 pub mod record;
+pub mod start;
 pub mod store;
 pub mod vault;

@@ -3,6 +3,8 @@
 //! All reads see one moment of the database. Memory does not grow with the run: frames and payloads
 //! pass in pages, and what has to be known before it can be written waits in files that nobody can name.
 
+mod turn;
+pub mod verification;
 mod writer;
 
 use crate::access::Caller;

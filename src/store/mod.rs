@@ -110,6 +110,33 @@ impl Store {
         }
     }
 
+    /// Makes a database of a cluster of ours, if it is not there.
+    pub async fn create_database(url: &str, name: &'static str) -> Result<(), StoreError> {
+        let mut connection: PgConnection = options(url)?.connect().await?;
+        let exists: bool = sqlx::query_scalar("select exists (select from pg_database where datname = $1)").bind(name).fetch_one(&mut connection).await?;
+        if !exists {
+            sqlx::query(sqlx::AssertSqlSafe(format!("create database \"{name}\""))).execute(&mut connection).await?;
+        }
+        connection.close().await?;
+        Ok(())
+    }
+
+    /// Brings the tables to this version if the role of the address may; says what to do if it may not.
+    pub async fn prepare(url: &str) -> Result<(), StoreError> {
+        match Self::migrate(url).await {
+            Ok(_) => Ok(()),
+            Err(StoreError::Migration(detail)) => Err(StoreError::Migration(detail)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits for the right to make the first tenant; it ends when the value is dropped.
+    pub(crate) async fn first_tenant_turn(&self) -> Result<Tx, StoreError> {
+        let mut tx = self.pool.begin().await?;
+        sqlx::query("select pg_advisory_xact_lock(hashtextextended('onrecord/first-tenant', 0))").execute(&mut *tx).await?;
+        Ok(tx)
+    }
+
     /// Whether the database answers.
     pub async fn ping(&self) -> Result<(), StoreError> {
         sqlx::query("select 1").execute(&self.pool).await?;

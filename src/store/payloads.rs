@@ -97,3 +97,13 @@ pub(crate) async fn page(tx: &mut Tx, run: &RunId, after: Option<&Hash>) -> Resu
         .map(|row| Ok(StoredPayload { key: read_key(row)?, media: row.try_get("media")?, ciphertext: row.try_get("ciphertext")? }))
         .collect()
 }
+
+/// One payload.
+pub(crate) async fn one(tx: &mut Tx, run: &RunId, commit: &Hash) -> Result<Option<StoredPayload>, StoreError> {
+    let row = sqlx::query("select commit, seq, tier, wrapped_dek, media, ciphertext from payloads where run = $1 and commit = $2")
+        .bind(run.as_str())
+        .bind(&commit.0[..])
+        .fetch_optional(&mut **tx)
+        .await?;
+    row.map(|row| Ok(StoredPayload { key: read_key(&row)?, media: row.try_get("media")?, ciphertext: row.try_get("ciphertext")? })).transpose()
+}

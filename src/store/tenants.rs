@@ -30,6 +30,12 @@ impl Store {
         rows.iter().map(|row| Ok((tenant(row)?, origin(row)?))).collect()
     }
 
+    /// The tenant that was made first, with the server.
+    pub(crate) async fn first_tenant(&self) -> Result<Option<TenantId>, StoreError> {
+        let row = sqlx::query("select tenant from tenants order by created_at, tenant limit 1").fetch_optional(self.pool()).await?;
+        row.map(|row| tenant(&row)).transpose()
+    }
+
     /// The origin of a tenant's ledger.
     pub(crate) async fn origin(&self, id: &TenantId) -> Result<Option<Origin>, StoreError> {
         let row = sqlx::query("select tenant, origin from tenants where tenant = $1").bind(id.as_str()).fetch_optional(self.pool()).await?;

@@ -1,0 +1,17 @@
+//! `onrecord migrate`: the tables of a database.
+
+use crate::store::Store;
+
+/// Arguments of `onrecord migrate`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct MigrateArgs {
+    /// PostgreSQL to migrate, as the role that owns the tables
+    #[arg(long, env = "DATABASE_URL", value_name = "URL", hide_env_values = true)]
+    pub database_url: String,
+}
+
+/// Runs the command.
+pub async fn run(args: MigrateArgs) -> anyhow::Result<()> {
+    let changed = Store::migrate(&args.database_url).await?;
+    super::print(if changed { "migrated\n" } else { "up to date\n" })
+}

@@ -1,0 +1,167 @@
+//! `onrecord serve`: the server.
+
+use crate::http;
+use crate::postgres::{Cluster, Durability};
+use crate::start::{Config, Started, start};
+use anyhow::Context as _;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// How often runs that nobody writes to are looked for.
+const IDLE_CHECK: Duration = Duration::from_secs(60);
+
+/// Arguments of `onrecord serve`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ServeArgs {
+    /// Folder for keys, the first token and the embedded PostgreSQL [default: /var/lib/onrecord for
+    /// root, else onrecord in the user's data folder]
+    #[arg(long, env = "ONRECORD_DATA_DIR", value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Address to listen on
+    #[arg(long, env = "ONRECORD_LISTEN", value_name = "ADDR", default_value = "127.0.0.1:8470")]
+    pub listen: String,
+    /// PostgreSQL to use; without it the server runs an embedded one in its data folder
+    #[arg(long, env = "DATABASE_URL", value_name = "URL", hide_env_values = true)]
+    pub database_url: Option<String>,
+    /// Folder with PostgreSQL's programs, for the embedded one
+    #[arg(long, env = "ONRECORD_POSTGRES_BIN", value_name = "DIR")]
+    pub postgres_bin: Option<PathBuf>,
+    /// Folder of the keys [default: keys in the data folder]
+    #[arg(long, env = "ONRECORD_KEYS", value_name = "DIR")]
+    pub keys: Option<PathBuf>,
+    /// File of the root key, 64 hex digits [default: root.key among systemd's credentials or in the
+    /// folder of the keys]
+    #[arg(long, env = "ONRECORD_ROOT_KEY", value_name = "FILE")]
+    pub root_key: Option<PathBuf>,
+    /// Folder of systemd's credentials
+    #[arg(long, env = "CREDENTIALS_DIRECTORY", value_name = "DIR", hide = true)]
+    pub credentials: Option<PathBuf>,
+    /// Host in the names of new ledgers; it stands in evidence for ever
+    #[arg(long, env = "ONRECORD_PUBLIC_HOST", value_name = "HOST", default_value = "localhost")]
+    pub public_host: String,
+    /// Connections to the database
+    #[arg(long, env = "ONRECORD_CONNECTIONS", value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(2..=500))]
+    pub connections: u32,
+    /// Seal runs as interrupted that nobody wrote to for so many hours; 0 for never
+    #[arg(long, env = "ONRECORD_SEAL_IDLE_HOURS", value_name = "HOURS", default_value_t = 24)]
+    pub seal_idle_hours: u64,
+    /// Make another owner's token, if the first one is lost
+    #[arg(long)]
+    pub new_admin_token: bool,
+    /// Log as JSON
+    #[arg(long, env = "ONRECORD_LOG_JSON")]
+    pub log_json: bool,
+}
+
+impl ServeArgs {
+    fn config(&self) -> anyhow::Result<Config> {
+        let data_dir = match &self.data_dir {
+            Some(dir) => dir.clone(),
+            None => default_data_dir().context("no --data-dir, and the environment names no home folder")?,
+        };
+        let credential = self.credentials.as_ref().map(|dir| dir.join("root.key")).filter(|path| path.exists());
+        Ok(Config {
+            data_dir,
+            database_url: self.database_url.clone().filter(|url| !url.is_empty()),
+            postgres_bin: self.postgres_bin.clone(),
+            keys: self.keys.clone(),
+            root_key: self.root_key.clone().or(credential),
+            public_host: self.public_host.clone(),
+            connections: self.connections,
+            durability: Durability::Durable,
+            new_token: self.new_admin_token,
+        })
+    }
+}
+
+/// Root's data belongs where PostgreSQL's user may go.
+fn default_data_dir() -> Option<PathBuf> {
+    #[expect(clippy::disallowed_methods, reason = "the default folder is the environment's, as the XDG base directories say")]
+    let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    if rustix::process::geteuid().is_root() {
+        return Some(PathBuf::from("/var/lib/onrecord"));
+    }
+    let data = variable("XDG_DATA_HOME").or_else(|| Some(variable("HOME")?.join(".local/share")))?;
+    Some(data.join("onrecord"))
+}
+
+/// Runs the server until it is told to stop, or PostgreSQL ends.
+pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
+    super::log(args.log_json);
+    let config = args.config()?;
+    let listener = TcpListener::bind(&args.listen).await.with_context(|| format!("cannot listen on {}", args.listen))?;
+    let address = listener.local_addr()?;
+    // Asked for before anything is started, so that Ctrl-C during the start is not the default's abrupt end.
+    let stop = stop_signal()?;
+    let started = start(&config).await?;
+    announce(&started, &format!("http://{address}"));
+    let Started { app, mut cluster, .. } = started;
+    let idle = args.seal_idle_hours;
+    let recorder = app.recorder.clone();
+    let sweeper = tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(IDLE_CHECK);
+        while idle > 0 {
+            ticks.tick().await;
+            if let Err(error) = recorder.seal_idle(idle * 3_600).await {
+                tracing::warn!(%error, "idle runs could not be sealed");
+            }
+        }
+    });
+    // Fails where there is no systemd to hear it.
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+    let store = app.recorder.store().clone();
+    let (tell, told) = tokio::sync::oneshot::channel::<()>();
+    let mut server = tokio::spawn(http::serve(listener, app, async move {
+        let _ = told.await;
+    }));
+    let failure = tokio::select! {
+        () = stop => {
+            tracing::info!("stopping: requests end first");
+            None
+        }
+        error = ended(&mut cluster) => Some(error),
+        served = &mut server => Some(served?.err().map_or_else(|| anyhow::anyhow!("the server ended by itself"), anyhow::Error::from)),
+    };
+    // Fails where the server has ended already.
+    if tell.send(()).is_ok() && !server.is_finished() {
+        server.await??;
+    }
+    sweeper.abort();
+    store.close().await;
+    match (failure, cluster) {
+        (Some(error), _) => Err(error),
+        (None, Some(cluster)) => Ok(cluster.stop().await?),
+        (None, None) => Ok(()),
+    }
+}
+
+/// Why the embedded cluster ended; waits for ever where there is none.
+async fn ended(cluster: &mut Option<Cluster>) -> anyhow::Error {
+    match cluster {
+        Some(cluster) => cluster.exited().await.into(),
+        None => std::future::pending().await,
+    }
+}
+
+/// Done at the first SIGINT or SIGTERM.
+pub(super) fn stop_signal() -> anyhow::Result<impl Future<Output = ()> + Send> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+}
+
+/// Says where the server is, and its first token this once.
+fn announce(started: &Started, url: &str) {
+    eprintln!("onrecord {} at {url}", env!("CARGO_PKG_VERSION"));
+    eprintln!("  docs    {url}/docs");
+    if let Some((path, token)) = &started.token {
+        eprintln!("  token   {token}");
+        eprintln!("          the owner's: every role, for any actor. Shown this once, and kept in {}", path.display());
+    }
+}

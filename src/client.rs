@@ -1,0 +1,438 @@
+//! The HTTP client of every command: addresses, the token, retries, and errors that say what to do.
+
+mod error;
+
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt as _;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::{Method, Response, StatusCode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::AsyncWriteExt as _;
+
+use error::foreign;
+pub use error::{ClientError, Problem};
+
+/// Where `onrecord serve` listens unless told otherwise.
+pub const DEFAULT_URL: &str = "http://127.0.0.1:8470";
+/// Media type of one JSON value a line.
+pub const NDJSON: &str = "application/x-ndjson";
+
+/// Times that a request is sent in all.
+const ATTEMPTS: u32 = 5;
+/// The pause before the second attempt; each later one is twice as long.
+const PAUSE_MS: u64 = 200;
+/// The longest pause that a server can ask for with `Retry-After`.
+const PAUSE_SECONDS_MAX: u64 = 30;
+/// Bytes of an answer that is read into memory, and of one line of a streamed answer.
+const ANSWER_BYTES: usize = 64 * 1024 * 1024;
+
+/// The server and the token, for every command that talks to a server.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ServerArgs {
+    /// Address of the server
+    #[arg(long, env = "ONRECORD_URL", value_name = "URL", default_value = DEFAULT_URL)]
+    pub url: String,
+    /// API token; the first one is in `admin.token` in the server's data folder
+    #[arg(
+        long,
+        env = "ONRECORD_TOKEN",
+        value_name = "TOKEN",
+        hide_env_values = true
+    )]
+    pub token: Option<String>,
+}
+
+/// What the server says to one line of a batch.
+#[derive(Clone, Debug, serde::Deserialize)]
+pub struct LineAnswer {
+    /// 201 for a new frame, 200 for one that was there, 4xx or 5xx for a refusal, 424 for a line after
+    /// one.
+    pub status: u16,
+    /// The frame's number in its run.
+    pub seq: Option<u64>,
+    /// The frame's hash, 64 hex digits.
+    pub hash: Option<String>,
+    /// Why it was refused.
+    pub problem: Option<Problem>,
+}
+
+/// The last line of a batch's answer.
+#[derive(serde::Deserialize)]
+struct BatchEnd {
+    #[allow(dead_code)]
+    done: u64,
+    #[allow(dead_code)]
+    failed: u64,
+}
+
+/// Talks to one server.
+#[derive(Clone, Debug)]
+pub struct Client {
+    http: reqwest::Client,
+    base: String,
+    pause: Duration,
+}
+
+/// One request, so that it can be sent again.
+struct Request<'a> {
+    method: Method,
+    path: &'a str,
+    media: &'a str,
+    body: Option<Bytes>,
+}
+
+impl Client {
+    /// A client for a server. The process must have installed a rustls provider.
+    ///
+    /// # Errors
+    /// The address or the token cannot be used.
+    pub fn new(server: &ServerArgs) -> Result<Self, ClientError> {
+        let address = || ClientError::Address {
+            url: server.url.clone(),
+        };
+        let url = reqwest::Url::parse(&server.url).map_err(|_| address())?;
+        if !matches!(url.scheme(), "http" | "https")
+            || url.query().is_some()
+            || url.fragment().is_some()
+        {
+            return Err(address());
+        }
+        let mut headers = HeaderMap::new();
+        // An empty variable in the environment is no token.
+        if let Some(token) = server.token.as_ref().filter(|token| !token.is_empty()) {
+            let value = HeaderValue::from_str(&format!("Bearer {}", token.trim()));
+            let mut value = value.map_err(|_| ClientError::Token)?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        let http = reqwest::Client::builder()
+            .default_headers(headers)
+            .connect_timeout(Duration::from_secs(10))
+            // Silence, not length: an export may take long.
+            .read_timeout(Duration::from_secs(120))
+            .user_agent(concat!("onrecord/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|_| address())?;
+        Ok(Self {
+            http,
+            base: url.as_str().trim_end_matches('/').to_owned(),
+            pause: Duration::from_millis(PAUSE_MS),
+        })
+    }
+
+    /// The server's address, without a slash at its end.
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// The same client with another pause before the second attempt.
+    pub fn with_pause(mut self, pause: Duration) -> Self {
+        self.pause = pause;
+        self
+    }
+
+    /// Reads a JSON resource. `path` begins with a slash.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn read<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        let answer = self.send(&Request::read(path)).await?;
+        self.json(answer).await
+    }
+
+    /// Reads a resource's bytes; for what is at most 64 MiB. Larger ones go to a file with
+    /// [`Client::download`].
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn read_bytes(&self, path: &str) -> Result<Bytes, ClientError> {
+        let answer = self.send(&Request::read(path)).await?;
+        self.bytes(answer).await
+    }
+
+    /// Posts JSON and reads JSON. It is sent again when the connection breaks, so the request must
+    /// carry a `key` or be harmless to repeat.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn post<B: Serialize + ?Sized, T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &B,
+    ) -> Result<(StatusCode, T), ClientError> {
+        let body = serde_json::to_vec(body).map_err(|error| ClientError::Broken {
+            url: self.base.clone(),
+            why: format!("the request has no JSON form: {error}"),
+        })?;
+        let request = Request {
+            method: Method::POST,
+            path,
+            media: "application/json",
+            body: Some(body.into()),
+        };
+        let answer = self.send(&request).await?;
+        let status = answer.status();
+        Ok((status, self.json(answer).await?))
+    }
+
+    /// Deletes a resource; the answer's body is dropped.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn delete(&self, path: &str) -> Result<StatusCode, ClientError> {
+        let request = Request {
+            method: Method::DELETE,
+            ..Request::read(path)
+        };
+        Ok(self.send(&request).await?.status())
+    }
+
+    /// Posts lines of JSON, each ended by a line feed, and answers what the server says to each, in
+    /// their order. Every line must carry a `key`: the batch is sent again as a whole when the
+    /// connection breaks before the server's last word.
+    ///
+    /// # Errors
+    /// See [`ClientError`]. A refused line is no error here; it is in the answer.
+    pub async fn post_lines(
+        &self,
+        path: &str,
+        lines: Bytes,
+    ) -> Result<Vec<LineAnswer>, ClientError> {
+        let request = Request {
+            method: Method::POST,
+            path,
+            media: NDJSON,
+            body: Some(lines),
+        };
+        let mut attempt = 1;
+        loop {
+            let answer = self.send(&request).await?;
+            match self.line_answers(answer).await {
+                Err(ClientError::Broken { .. }) if attempt < ATTEMPTS => {}
+                done => return done,
+            }
+            tokio::time::sleep(self.pause_before(attempt)).await;
+            attempt += 1;
+        }
+    }
+
+    /// Streams a resource into a file. The file appears when it is complete: the bytes go to a
+    /// temporary file beside it, which then takes its name.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn download(&self, path: &str, to: &Path) -> Result<u64, ClientError> {
+        let answer = self.send(&Request::read(path)).await?;
+        let file_error = |source| ClientError::File {
+            path: to.to_owned(),
+            source,
+        };
+        let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let temporary = tempfile::Builder::new()
+            .prefix(".onrecord-")
+            .tempfile_in(folder.unwrap_or(Path::new(".")))
+            .map_err(file_error)?;
+        let handle = temporary.as_file().try_clone().map_err(file_error)?;
+        let mut file = tokio::fs::File::from_std(handle);
+        let mut length = 0;
+        let mut chunks = answer.bytes_stream();
+        while let Some(chunk) = chunks.next().await {
+            let chunk = chunk.map_err(|error| self.broken(&error))?;
+            length += chunk.len() as u64;
+            file.write_all(&chunk).await.map_err(file_error)?;
+        }
+        file.sync_all().await.map_err(file_error)?;
+        temporary
+            .persist(to)
+            .map_err(|error| file_error(error.error))?;
+        Ok(length)
+    }
+
+    /// Posts the bytes of a file, streamed, and reads JSON. It is sent once.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn upload<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        media: &str,
+        file: &Path,
+    ) -> Result<(StatusCode, T), ClientError> {
+        let file_error = |source| ClientError::File {
+            path: file.to_owned(),
+            source,
+        };
+        let open = tokio::fs::File::open(file).await.map_err(file_error)?;
+        let length = open.metadata().await.map_err(file_error)?.len();
+        let body = reqwest::Body::wrap_stream(tokio_util::io::ReaderStream::new(open));
+        let sent = self
+            .http
+            .post(self.address(path))
+            .header(CONTENT_TYPE, media)
+            .header(reqwest::header::CONTENT_LENGTH, length)
+            .body(body)
+            .send()
+            .await;
+        let answer = self.admit(sent.map_err(|error| self.lost(error))?).await?;
+        let status = answer.status();
+        Ok((status, self.json(answer).await?))
+    }
+
+    /// Sends a request until there is an answer that is not 503, at most [`ATTEMPTS`] times.
+    async fn send(&self, request: &Request<'_>) -> Result<Response, ClientError> {
+        let mut attempt = 1;
+        loop {
+            let mut builder = self
+                .http
+                .request(request.method.clone(), self.address(request.path));
+            if let Some(body) = &request.body {
+                builder = builder
+                    .header(CONTENT_TYPE, request.media)
+                    .body(body.clone());
+            }
+            let last = attempt >= ATTEMPTS;
+            let pause = match builder.send().await {
+                Ok(answer) if answer.status() == StatusCode::SERVICE_UNAVAILABLE && !last => {
+                    retry_after(&answer).unwrap_or(self.pause_before(attempt))
+                }
+                Ok(answer) => return self.admit(answer).await,
+                // Nobody listens: waiting for a server that was never started helps nobody.
+                Err(error) if last || (error.is_connect() && attempt > 2) || error.is_builder() => {
+                    return Err(self.lost(error));
+                }
+                Err(_) => self.pause_before(attempt),
+            };
+            tokio::time::sleep(pause).await;
+            attempt += 1;
+        }
+    }
+
+    fn address(&self, path: &str) -> String {
+        format!("{}{path}", self.base)
+    }
+
+    fn pause_before(&self, attempt: u32) -> Duration {
+        self.pause * 2_u32.saturating_pow(attempt - 1)
+    }
+
+    fn lost(&self, source: reqwest::Error) -> ClientError {
+        if source.is_connect() {
+            let url = self.base.clone();
+            return ClientError::Unreachable { url, source };
+        }
+        self.broken(&source)
+    }
+
+    fn broken(&self, error: &reqwest::Error) -> ClientError {
+        // The outer error repeats the address; its innermost cause says what happened.
+        let mut cause: &dyn std::error::Error = error;
+        while let Some(inner) = cause.source() {
+            cause = inner;
+        }
+        ClientError::Broken {
+            url: self.base.clone(),
+            why: cause.to_string(),
+        }
+    }
+
+    /// A success as it is; a problem as an error.
+    async fn admit(&self, answer: Response) -> Result<Response, ClientError> {
+        let status = answer.status();
+        if status.is_success() {
+            return Ok(answer);
+        }
+        let url = answer.url().to_string();
+        let body = self.bytes(answer).await?;
+        match serde_json::from_slice::<Box<Problem>>(&body) {
+            Ok(mut problem) if !problem.title.is_empty() || !problem.code.is_empty() => {
+                problem.status = status.as_u16();
+                Err(ClientError::Problem(problem))
+            }
+            _ => Err(foreign(url, status, &body)),
+        }
+    }
+
+    async fn bytes(&self, answer: Response) -> Result<Bytes, ClientError> {
+        let url = answer.url().to_string();
+        let status = answer.status();
+        let mut body = BytesMut::new();
+        let mut chunks = answer.bytes_stream();
+        while let Some(chunk) = chunks.next().await {
+            let chunk = chunk.map_err(|error| self.broken(&error))?;
+            if body.len() + chunk.len() > ANSWER_BYTES {
+                return Err(foreign(url, status, b"more than 64 MiB"));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body.freeze())
+    }
+
+    async fn json<T: DeserializeOwned>(&self, answer: Response) -> Result<T, ClientError> {
+        let url = answer.url().to_string();
+        let status = answer.status();
+        let body = self.bytes(answer).await?;
+        serde_json::from_slice(&body).map_err(|_| foreign(url, status, &body))
+    }
+
+    /// Reads the answers of a batch as they come.
+    async fn line_answers(&self, answer: Response) -> Result<Vec<LineAnswer>, ClientError> {
+        let url = answer.url().to_string();
+        let status = answer.status();
+        let mut answers = Vec::new();
+        let mut rest = BytesMut::new();
+        let mut chunks = answer.bytes_stream();
+        while let Some(chunk) = chunks.next().await {
+            let chunk = chunk.map_err(|error| self.broken(&error))?;
+            rest.extend_from_slice(&chunk);
+            while let Some(feed) = rest.iter().position(|byte| *byte == b'\n') {
+                let line = rest.split_to(feed + 1);
+                if let Ok(answer) = serde_json::from_slice::<LineAnswer>(&line) {
+                    answers.push(answer);
+                } else if serde_json::from_slice::<BatchEnd>(&line).is_ok() {
+                    return Ok(answers);
+                } else {
+                    return Err(foreign(url, status, &line));
+                }
+            }
+            if rest.len() > ANSWER_BYTES {
+                return Err(foreign(url, status, &rest));
+            }
+        }
+        // The server's last word also comes without a line feed.
+        if serde_json::from_slice::<BatchEnd>(&rest).is_ok() {
+            return Ok(answers);
+        }
+        Err(ClientError::Broken {
+            url: self.base.clone(),
+            why: "the answer ended before its last line".to_owned(),
+        })
+    }
+}
+
+impl<'a> Request<'a> {
+    fn read(path: &'a str) -> Self {
+        Self {
+            method: Method::GET,
+            path,
+            media: "",
+            body: None,
+        }
+    }
+}
+
+/// The pause that the server asks for, in seconds.
+fn retry_after(answer: &Response) -> Option<Duration> {
+    let seconds: u64 = answer
+        .headers()
+        .get(RETRY_AFTER)?
+        .to_str()
+        .ok()?
+        .trim()
+        .parse()
+        .ok()?;
+    Some(Duration::from_secs(seconds.min(PAUSE_SECONDS_MAX)))
+}

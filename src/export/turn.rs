@@ -1,0 +1,76 @@
+//! A turn alone, with the path that leads to the seal.
+
+use super::ExportError;
+use crate::access::Caller;
+use crate::record::{RecordError, Recorder};
+use crate::store::{self, StoreError};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use onrecord_core::bundle::{Disclosure, State, TURN_PROOF, TurnProof};
+use onrecord_core::frame::Frame;
+use onrecord_core::id::RunId;
+use onrecord_core::json;
+use onrecord_core::merkle;
+use std::convert::Infallible;
+
+impl Recorder {
+    /// The proof of one turn of a sealed run: canonical bytes.
+    pub async fn turn_proof(&self, caller: Caller, run: RunId, turn: u64, payloads: bool) -> Result<Vec<u8>, RecordError> {
+        let recorder = self.clone();
+        self.detached(async move { recorder.turn_proof_now(&caller, &run, turn, payloads).await }).await
+    }
+
+    async fn turn_proof_now(&self, caller: &Caller, run: &RunId, turn: u64, payloads: bool) -> Result<Vec<u8>, RecordError> {
+        let keys = self.public_keys(&caller.tenant).await?;
+        let mut tx = self.store.snapshot(&caller.tenant).await?;
+        let row = store::runs::find(&mut tx, run).await?.ok_or_else(|| RecordError::NoRun(run.clone()))?;
+        let sealed = row.sealed.ok_or_else(|| RecordError::Open(run.clone()))?;
+        let bytes = store::frames::of_turn(&mut tx, run, turn).await?;
+        let frames = bytes.iter().map(|bytes| Frame::parse(bytes)).collect::<Result<Vec<_>, _>>().map_err(|_| store::contradiction("frames", "bytes", run))?;
+        let last = frames.last().ok_or(RecordError::TurnNotOpen { asked: turn, open: None })?;
+        let size = row.chain.size();
+        let hashes = store::frames::hashes(&mut tx, run, size).await?;
+        let path = merkle::inclusion_path(last.seq, size, |level, index| {
+            let width = 1_usize << level;
+            let start = usize::try_from(index).unwrap_or(usize::MAX).saturating_mul(width);
+            let subtree = hashes.get(start..start.saturating_add(width)).unwrap_or(&[]);
+            Ok::<_, Infallible>(merkle::root_of(subtree.iter().copied()))
+        });
+        let Ok(path) = path;
+        let run_keys = keys.open_run(run, &store::runs::keys(&mut tx, run).await?)?;
+        let mut disclosures = Vec::new();
+        let mut committed = Vec::new();
+        for frame in &frames {
+            committed.extend(frame.payloads().iter().map(|payload| (frame.seq, payload.commit, payload.kept)));
+        }
+        for (seq, commit, kept) in committed {
+            let stored = store::payloads::one(&mut tx, run, &commit).await?;
+            disclosures.push(match stored {
+                _ if kept == Some(false) => Disclosure::of(commit, State::NotKept),
+                None => Disclosure::of(commit, State::Missing),
+                Some(_) if !payloads => Disclosure::of(commit, State::Withheld),
+                Some(stored) => {
+                    let opened = run_keys.open(stored.key.tier, &stored.media, &commit, &stored.key.wrapped_dek, &stored.ciphertext);
+                    let opened = opened.map_err(|_| {
+                        tracing::error!(error = %ExportError::Payload { run: run.clone(), commit }, frame = seq, "a turn proof broke off");
+                        store::contradiction("payloads", "ciphertext", commit)
+                    })?;
+                    Disclosure { data: Some(STANDARD.encode(&opened.plaintext)), ..Disclosure::disclosed(commit, opened.salt) }
+                }
+            });
+        }
+        let seal = store::ledger::entry(&mut tx, &caller.tenant, sealed.index).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).map_err(|_| store::contradiction("frames", "bytes", run));
+        drop(frames);
+        let proof = TurnProof {
+            disclosures: (!disclosures.is_empty()).then_some(disclosures),
+            frames: bytes.into_iter().map(text).collect::<Result<_, _>>()?,
+            onrecord: TURN_PROOF.to_owned(),
+            path,
+            proof: Some(sealed.proof),
+            seal: text(seal)?,
+        };
+        Ok(json::to_canonical(&proof).map_err(|_| store::contradiction("frames", "bytes", run))?)
+    }
+}

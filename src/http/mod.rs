@@ -1,0 +1,164 @@
+//! The wire: one endpoint a file. Handlers translate between requests and rooms; [`problem`] alone
+//! knows status codes.
+
+mod append_frames;
+mod body;
+mod export_run;
+mod health;
+mod open_run;
+pub mod problem;
+mod read_frames;
+mod read_run;
+mod receipt;
+mod request;
+mod schema;
+mod seal_run;
+mod serve;
+mod tokens;
+mod verification;
+
+pub use serve::serve;
+
+use crate::record::Recorder;
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use axum::response::IntoResponse as _;
+use problem::Problem;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetRequestIdLayer};
+use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
+use tower_http::set_header::SetResponseHeaderLayer;
+use tower_http::trace::{DefaultOnResponse, TraceLayer};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::{Modify, OpenApi};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// What every handler has.
+#[derive(Clone)]
+pub struct App {
+    /// The rooms.
+    pub recorder: Recorder,
+    /// Host in the origins of new ledgers.
+    pub public_host: String,
+    /// Bytes of an uploaded bundle at most.
+    pub upload_bytes: usize,
+}
+
+/// 64 GiB: more than any bundle of ours has members for.
+pub const UPLOAD_BYTES: usize = 64 * 1024 * 1024 * 1024;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "onrecord",
+        description = "Keeps the evidence of what AI agents did. Every error is a problem (RFC 9457) with a stable code and a line that says what to do.",
+        license(name = "Apache-2.0", identifier = "Apache-2.0"),
+        contact(),
+    ),
+    tags(
+        (name = "record", description = "Agents and gates write"),
+        (name = "read", description = "What was recorded"),
+        (name = "verify", description = "Exports, proofs and checks"),
+        (name = "administer", description = "Tokens and tenants"),
+        (name = "operate", description = "Health"),
+    ),
+    security(("token" = [])),
+    modifiers(&Token),
+)]
+struct Document;
+
+struct Token;
+
+impl Modify for Token {
+    fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
+        let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("An API token, `onr_…`")).build();
+        openapi.components.get_or_insert_default().add_security_scheme("token", SecurityScheme::Http(scheme));
+    }
+}
+
+fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(open_run::open_run, read_run::list_runs))
+        .routes(routes!(read_run::read_run))
+        .routes(routes!(append_frames::append_frames, read_frames::read_frames))
+        .routes(routes!(read_frames::read_frame))
+        .routes(routes!(seal_run::seal_run, seal_run::read_seal))
+        .routes(routes!(seal_run::sign_head))
+        .routes(routes!(export_run::export_run))
+        .routes(routes!(verification::verify_run))
+        .routes(routes!(verification::prove_turn))
+        .routes(routes!(verification::verify_file))
+        .routes(routes!(verification::read_trust))
+        .routes(routes!(tokens::create_token, tokens::list_tokens))
+        .routes(routes!(tokens::revoke_token))
+        .routes(routes!(tokens::create_tenant))
+        .routes(routes!(health::live))
+        .routes(routes!(health::ready))
+}
+
+/// The OpenAPI document as it is committed: pretty, with a newline at its end.
+pub fn openapi() -> String {
+    let (_, document) = routes().split_for_parts();
+    let mut text = document.to_pretty_json().unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The whole service.
+pub fn router(app: App) -> Router {
+    let (router, document) = routes().split_for_parts();
+    router
+        .merge(utoipa_swagger_ui::SwaggerUi::new("/docs").url("/openapi.json", document))
+        .fallback(|| async { not_found() })
+        .method_not_allowed_fallback(|| async { method_not_allowed() })
+        .with_state(app)
+        .layer(axum::middleware::map_response(only_problems))
+        .layer(CatchPanicLayer::custom(|_| Problem::internal().into_response()))
+        .layer(SetResponseHeaderLayer::if_not_present(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")))
+        .layer(PropagateRequestIdLayer::new(REQUEST_ID))
+        .layer(TraceLayer::new_for_http().make_span_with(span).on_response(DefaultOnResponse::new().level(tracing::Level::INFO)))
+        .layer(SetRequestIdLayer::new(REQUEST_ID, MakeRequestUuid))
+        .layer(SetSensitiveRequestHeadersLayer::new([header::AUTHORIZATION]))
+}
+
+/// The path has ids only; the query may have a purpose, which is nobody's but the ledger's.
+fn span(request: &axum::http::Request<Body>) -> tracing::Span {
+    let id = request.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok()).unwrap_or_default();
+    tracing::info_span!("request", method = %request.method(), path = request.uri().path(), id)
+}
+
+fn not_found() -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, "not_found", "No such address", "there is nothing at this address", "See /docs for the addresses.")
+}
+
+fn method_not_allowed() -> Problem {
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "The method is not known here", "this address does not take this method", "See /docs for the addresses and their methods.")
+}
+
+/// Whatever refused a request before a handler did: its answer becomes a problem too.
+async fn only_problems(response: Response<Body>) -> Response<Body> {
+    let status = response.status();
+    let is_problem = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == problem::MEDIA);
+    if !(status.is_client_error() || status.is_server_error()) || is_problem {
+        return response;
+    }
+    let problem = match status {
+        StatusCode::BAD_REQUEST => Problem::parameter("the query or the path", "what /docs says of this address"),
+        StatusCode::NOT_FOUND => not_found(),
+        StatusCode::METHOD_NOT_ALLOWED => method_not_allowed(),
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => Problem::media_type("what /docs says of this address"),
+        status if status.is_client_error() => Problem::new(status, "refused", "The request was refused", "the request does not fit this address", "See /docs for the addresses and what they take."),
+        _ => Problem::internal(),
+    };
+    let mut answer = problem.into_response();
+    for name in [header::ALLOW] {
+        if let Some(value) = response.headers().get(&name) {
+            answer.headers_mut().insert(name, value.clone());
+        }
+    }
+    answer
+}

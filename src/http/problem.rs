@@ -1,0 +1,232 @@
+//! Problems (RFC 9457): the one place that knows status codes. Codes are part of the contract; what is
+//! internal stays in the log, under the request's id.
+
+use crate::access::AccessError;
+use crate::record::RecordError;
+use crate::record::intake::{IntakeCode, IntakeError};
+use crate::store::StoreError;
+use axum::body::Body;
+use axum::http::{HeaderValue, Response, StatusCode, header};
+use axum::response::IntoResponse;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Media type of a problem.
+pub const MEDIA: &str = "application/problem+json";
+const TYPE_BASE: &str = "https://onrecord.dev/problems/";
+
+/// What went wrong: RFC 9457 with a stable code and a line that says what to do.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Problem {
+    /// `https://onrecord.dev/problems/CODE`
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Short, the same for every problem of the code.
+    pub title: String,
+    /// HTTP status.
+    pub status: u16,
+    /// Stable code.
+    pub code: String,
+    /// What happened this time.
+    pub detail: String,
+    /// RFC 6901 pointer into the request's body.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pointer: Option<String>,
+    /// What to do.
+    pub action: String,
+    /// The run's head, where the head that the writer saw is not it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<String>,
+    /// Whether, and after how many seconds, to try again.
+    #[serde(skip)]
+    pub retry_after_s: Option<u32>,
+}
+
+impl Problem {
+    /// A problem of a code.
+    pub fn new(status: StatusCode, code: &str, title: &str, detail: impl Into<String>, action: &str) -> Self {
+        Self {
+            kind: format!("{TYPE_BASE}{code}"),
+            title: title.to_owned(),
+            status: status.as_u16(),
+            code: code.to_owned(),
+            detail: detail.into(),
+            pointer: None,
+            action: action.to_owned(),
+            head: None,
+            retry_after_s: None,
+        }
+    }
+
+    /// A member of the query, the path or the headers that is malformed.
+    pub fn parameter(name: &str, expected: &str) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "malformed_parameter", "A parameter is malformed", format!("{name}: expected {expected}"), "Correct the parameter and send the request again.")
+    }
+
+    /// The request's media type is none that the endpoint takes.
+    pub fn media_type(expected: &str) -> Self {
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "media_type",
+            "The media type is not taken here",
+            format!("expected {expected}, without a Content-Encoding"),
+            "Set Content-Type and send the body uncompressed.",
+        )
+    }
+
+    /// The body is larger than the endpoint takes.
+    pub fn body_too_large(limit: usize) -> Self {
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "too_large",
+            "The request is too large",
+            format!("a request of this kind has at most {limit} bytes"),
+            "Send less at once: several frames, or payloads in parts.",
+        )
+    }
+
+    /// The body stopped coming.
+    pub fn body_timeout() -> Self {
+        Self::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", "The body stopped coming", "no byte of the body came for 30 s", "Send the request again; nothing of it was stored.")
+    }
+
+    /// The body broke off.
+    pub fn body_broken() -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "body_broken", "The body broke off", "the body ended before its end", "Send the request again; nothing of it was stored.")
+    }
+
+    /// Something of ours failed; the log says what.
+    pub fn internal() -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "internal",
+            "The server failed",
+            "the server could not do this; its log says why, under this request's id",
+            "Ask the operator, with the value of the X-Request-Id header. A write may be retried with the same key.",
+        )
+    }
+
+    fn unavailable() -> Self {
+        let problem = Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "database_unavailable",
+            "The database does not answer",
+            "the database could not be reached or is restarting; whether a write was stored is not known",
+            "Retry with the same key: if the frame was stored, its receipt is answered.",
+        );
+        Self { retry_after_s: Some(1), ..problem }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response<Body> {
+        let body = serde_json::to_vec(&self).unwrap_or_default();
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if self.status == StatusCode::UNAUTHORIZED.as_u16() {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"onrecord\""));
+        }
+        if let Some(seconds) = self.retry_after_s {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+impl From<IntakeError> for Problem {
+    fn from(error: IntakeError) -> Self {
+        let IntakeError { code, pointer, detail } = error;
+        let json_code;
+        let (status, code, title, action) = match code {
+            IntakeCode::Json(reason) => {
+                json_code = format!("json_{}", reason.as_str());
+                let syntax = matches!(reason.as_str(), "syntax" | "utf8" | "bom");
+                let status = if syntax { StatusCode::BAD_REQUEST } else { StatusCode::UNPROCESSABLE_ENTITY };
+                (status, json_code.as_str(), "The JSON cannot be kept exactly", "Correct the value at the pointer; numbers beyond 2^53-1 go as strings, bytes that are no text as base64 payloads.")
+            }
+            IntakeCode::UnknownMember => (StatusCode::UNPROCESSABLE_ENTITY, "unknown_member", "A member is not known", "Leave it out, or put it into `body`."),
+            IntakeCode::MissingMember => (StatusCode::UNPROCESSABLE_ENTITY, "missing_member", "A member is missing", "Add it."),
+            IntakeCode::Shape => (StatusCode::UNPROCESSABLE_ENTITY, "malformed_member", "A member is malformed", "Correct the member at the pointer."),
+            IntakeCode::PayloadTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", "A payload is too large", "Send it in parts, as several payloads or frames."),
+            IntakeCode::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "too_large", "The request is too large", "Put what is long into payloads; a frame without its payloads has at most 65,536 bytes."),
+            IntakeCode::Reserved => (StatusCode::UNPROCESSABLE_ENTITY, "reserved", "A name is the store's own", "Leave it out or choose another."),
+        };
+        let problem = Self::new(status, code, title, detail, action);
+        Self { pointer: Some(pointer), ..problem }
+    }
+}
+
+impl From<AccessError> for Problem {
+    fn from(error: AccessError) -> Self {
+        let detail = error.to_string();
+        match error {
+            AccessError::Unauthenticated => {
+                Self::new(StatusCode::UNAUTHORIZED, "unauthenticated", "No valid token", detail, "Send `Authorization: Bearer TOKEN`; the first token is in DIR/admin.token of the server's data folder.")
+            }
+            AccessError::Role(_) => Self::new(StatusCode::FORBIDDEN, "role_missing", "The token has not the role", detail, "Use a token with one of these roles."),
+            AccessError::Actor(_) => Self::new(StatusCode::FORBIDDEN, "actor_not_yours", "The token may not speak for that actor", detail, "Use a token that names the actor, or leave `actor` out."),
+            AccessError::Malformed(_) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, "malformed_member", "A member is malformed", detail, "Correct it."),
+            AccessError::Store(error) => store(&error),
+            AccessError::Vault(error) => internal(&error),
+        }
+    }
+}
+
+fn store(error: &StoreError) -> Problem {
+    if error.is_transient() {
+        tracing::warn!(%error, "the database does not answer");
+        Problem::unavailable()
+    } else {
+        internal(error)
+    }
+}
+
+fn internal(error: &dyn std::fmt::Display) -> Problem {
+    tracing::error!(%error, "a request failed");
+    Problem::internal()
+}
+
+impl From<RecordError> for Problem {
+    fn from(error: RecordError) -> Self {
+        let detail = error.to_string();
+        let conflict = |code: &str, title: &str, action: &str| Self::new(StatusCode::CONFLICT, code, title, &detail, action);
+        let missing = |code: &str, title: &str| Self::new(StatusCode::NOT_FOUND, code, title, &detail, "Check the address; a token sees its own tenant's runs only.");
+        match error {
+            RecordError::Intake(error) => error.into(),
+            RecordError::Access(error) => error.into(),
+            RecordError::NoRun(_) => missing("run_not_found", "No such run"),
+            RecordError::NoFrame { .. } => missing("frame_not_found", "No such frame"),
+            RecordError::Sealed(_) => conflict("run_sealed", "The run is sealed", "Open a run of its own and link it to this one; a sealed run does not change."),
+            RecordError::Open(_) => conflict("run_open", "The run is not sealed", "Seal it first: POST /v1/runs/{run}/seal."),
+            RecordError::Ended(_) => conflict("run_ended", "The run has ended", "Seal it; what comes later is a run of its own, linked to this one."),
+            RecordError::TurnNotOpen { .. } => conflict(
+                "turn_not_open",
+                "The turn is not open",
+                "Post the frame in the open turn (leave `turn` out) with a link `answers` to what it answers; a parallel subagent is a run of its own, linked to this one.",
+            ),
+            RecordError::TurnNumber { .. } => conflict("turn_number", "Turns are numbered densely", "Leave `turn` out: the store numbers turns."),
+            RecordError::KeyConflict { .. } => conflict("key_conflict", "The key was used for another request", "A retry sends the same request; another frame needs another key."),
+            RecordError::HeadMoved { head, .. } => {
+                let problem = Self::new(StatusCode::PRECONDITION_FAILED, "head_moved", "The run's head moved", detail, "Read what was appended since, then decide again with If-Match of the present head.");
+                Self { head: Some(head.hex()), ..problem }
+            }
+            RecordError::NoLink { pointer, .. } => {
+                let problem = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "link_not_found", "A link points to nothing", detail, "Links in a run point to earlier frames, by `seq` or by `key`.");
+                Self { pointer: Some(pointer), ..problem }
+            }
+            RecordError::FrameTooLarge { .. } => {
+                Self::new(StatusCode::PAYLOAD_TOO_LARGE, "frame_too_large", "The frame is too large", detail, "Put what is long into payloads; a frame without its payloads has at most 65,536 bytes.")
+            }
+            RecordError::Fault(fault) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, fault.code.as_str(), "The frame may not stand here", detail, "Correct the frame; the specification names the rule by this code."),
+            RecordError::ClockBehind { .. } => {
+                let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "clock_behind", "The database's clock is behind", detail, "Set the clock of the database's machine; nothing was stored.");
+                Self { retry_after_s: Some(5), ..problem }
+            }
+            RecordError::Store(error) => store(&error),
+            RecordError::NoKeys(_) | RecordError::NoTenant(_) | RecordError::Vault(_) | RecordError::CutOff => internal(&error),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! `GET /v1/runs` and `GET /v1/runs/{run}`.
+
+use super::App;
+use super::problem::Problem;
+use super::receipt::etag;
+use super::request::{Authenticated, RunPath};
+use crate::record::read::{ListRequest, RunSummary};
+use axum::extract::{Query, State};
+use axum::http::header;
+use axum::response::{IntoResponse as _, Response};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use utoipa::{IntoParams, ToSchema};
+
+/// A run, as its frames say.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct RunBody {
+    /// The run.
+    run: String,
+    /// Its number in the tenant, dense from 1.
+    run_no: u64,
+    /// The tenant.
+    tenant: String,
+    /// `session.body.agent`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<String>,
+    /// open (frames may follow), ended (only the seal may) or sealed.
+    status: &'static str,
+    /// Status of the last outcome frame, or unknown.
+    outcome: &'static str,
+    /// Time of the first frame.
+    #[schema(format = DateTime)]
+    opened_at: String,
+    /// Time of the last frame.
+    #[schema(format = DateTime)]
+    last_at: String,
+    /// Frames.
+    size: u64,
+    /// Hash of the last frame.
+    head: String,
+    /// RFC 9162 root of all frames.
+    root: String,
+    /// Number of the open turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    open_turn: Option<u64>,
+    /// Turns.
+    turns: u64,
+    /// Frames of each kind.
+    kinds: BTreeMap<String, u64>,
+    /// Payloads.
+    payloads: u64,
+    /// Bytes of `frames.ndjson`.
+    bytes: u64,
+    /// Position in the ledger.
+    ledger: PositionBody,
+    /// Time of the seal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    sealed_at: Option<String>,
+    /// Tool calls that nothing answers: whether they had an effect is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unknown_outcomes: Option<UnknownBody>,
+}
+
+/// Where a run stands in the ledger.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct PositionBody {
+    /// Index of the opening.
+    open_index: u64,
+    /// Index of the seal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seal_index: Option<u64>,
+}
+
+/// Tool calls of unknown outcome.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct UnknownBody {
+    /// How many.
+    count: u64,
+    /// The first 100 of them.
+    frames: Vec<u64>,
+}
+
+impl RunBody {
+    fn new(run: RunSummary, unknown: Option<UnknownBody>) -> Self {
+        let status = match (run.sealed, run.ended) {
+            (Some(_), _) => "sealed",
+            (None, true) => "ended",
+            (None, false) => "open",
+        };
+        Self {
+            run: run.run.to_string(),
+            run_no: run.run_no,
+            tenant: run.tenant.to_string(),
+            agent: run.agent,
+            status,
+            outcome: run.outcome.unwrap_or("unknown"),
+            opened_at: run.opened_at.to_string(),
+            last_at: run.last_at.to_string(),
+            size: run.size,
+            head: run.head.hex(),
+            root: run.root.hex(),
+            open_turn: run.open_turn,
+            turns: run.turns,
+            kinds: run.kinds.into_iter().map(|(kind, count)| (kind.to_string(), count)).collect(),
+            payloads: run.payloads,
+            bytes: run.bytes,
+            ledger: PositionBody { open_index: run.open_index, seal_index: run.sealed.map(|(_, index)| index) },
+            sealed_at: run.sealed.map(|(at, _)| at.to_string()),
+            unknown_outcomes: unknown,
+        }
+    }
+}
+
+/// A page of runs.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct RunsBody {
+    /// Newest first.
+    runs: Vec<RunBody>,
+    /// What `before` is to be for the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<u64>,
+}
+
+/// Which runs.
+#[derive(Deserialize, IntoParams)]
+pub(crate) struct RunsQuery {
+    /// Only of this agent.
+    agent: Option<String>,
+    /// open or sealed.
+    status: Option<String>,
+    /// completed, failed, cancelled or unknown.
+    outcome: Option<String>,
+    /// Only runs numbered below this: `next` of the page before.
+    before: Option<u64>,
+    /// 1 to 500, by default 50.
+    limit: Option<u32>,
+}
+
+/// Lists runs, newest first.
+#[utoipa::path(
+    get, path = "/v1/runs", tag = "read", operation_id = "listRuns", params(RunsQuery),
+    responses(
+        (status = 200, description = "A page", body = RunsBody),
+        (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn list_runs(State(app): State<App>, Authenticated(caller): Authenticated, Query(query): Query<RunsQuery>) -> Result<Response, Problem> {
+    let sealed = match query.status.as_deref() {
+        None => None,
+        Some("open") => Some(false),
+        Some("sealed") => Some(true),
+        Some(_) => return Err(Problem::parameter("status", "open or sealed")),
+    };
+    if query.outcome.as_deref().is_some_and(|outcome| !["completed", "failed", "cancelled", "unknown"].contains(&outcome)) {
+        return Err(Problem::parameter("outcome", "completed, failed, cancelled or unknown"));
+    }
+    let limit = query.limit.unwrap_or(50);
+    if !(1..=500).contains(&limit) {
+        return Err(Problem::parameter("limit", "1 to 500"));
+    }
+    if query.agent.as_deref().is_some_and(|agent| agent.contains('\0')) {
+        return Err(Problem::parameter("agent", "text without U+0000"));
+    }
+    let request = ListRequest { agent: query.agent, sealed, outcome: query.outcome, before: query.before, limit: limit + 1 };
+    let mut runs = app.recorder.runs(caller, request).await?;
+    let more = runs.len() > limit as usize;
+    runs.truncate(limit as usize);
+    let next = if more { runs.last().map(|run| run.run_no) } else { None };
+    let body = RunsBody { runs: runs.into_iter().map(|run| RunBody::new(run, None)).collect(), next };
+    Ok(axum::Json(body).into_response())
+}
+
+/// Reads a run. The ETag is its head.
+#[utoipa::path(
+    get, path = "/v1/runs/{run}", tag = "read", operation_id = "readRun",
+    params(("run" = String, Path, description = "The run")),
+    responses(
+        (status = 200, description = "The run", body = RunBody),
+        (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn read_run(State(app): State<App>, Authenticated(caller): Authenticated, RunPath(run): RunPath) -> Result<Response, Problem> {
+    let (run, frames, count) = app.recorder.run(caller, run).await?;
+    let head = etag(&run.head);
+    let unknown = (count > 0).then_some(UnknownBody { count, frames });
+    Ok(([(header::ETAG, head)], axum::Json(RunBody::new(run, unknown))).into_response())
+}

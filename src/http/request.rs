@@ -1,0 +1,103 @@
+//! What every endpoint asks of a request: who calls, which run, which head.
+
+use super::App;
+use super::problem::Problem;
+use crate::access::{self, AccessError, Caller};
+use axum::extract::{FromRequestParts, Path};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use onrecord_core::digest::Hash;
+use onrecord_core::id::RunId;
+
+/// The caller of a request, by its bearer token (RFC 6750).
+pub(crate) struct Authenticated(pub(crate) Caller);
+
+impl FromRequestParts<App> for Authenticated {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let value = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let token = value.and_then(|value| {
+            let (scheme, token) = value.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+        });
+        let token = token.ok_or(AccessError::Unauthenticated)?.to_owned();
+        let store = app.recorder.store().clone();
+        let caller = app.recorder.detached(async move { Ok(access::authenticate(&store, &token).await?) }).await?;
+        Ok(Self(caller))
+    }
+}
+
+/// The run in the path.
+pub(crate) struct RunPath(pub(crate) RunId);
+
+impl FromRequestParts<App> for RunPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        RunAnd::<()>::run(parts, app).await.map(Self)
+    }
+}
+
+/// The run in the path and a number behind it.
+pub(crate) struct RunAnd<T>(pub(crate) RunId, pub(crate) T);
+
+impl<T> RunAnd<T> {
+    async fn run(parts: &mut Parts, app: &App) -> Result<RunId, Problem> {
+        let Path(path) = Path::<std::collections::HashMap<String, String>>::from_request_parts(parts, app).await.map_err(|_| malformed_run())?;
+        path.get("run").and_then(|run| run.parse().ok()).ok_or_else(malformed_run)
+    }
+}
+
+fn malformed_run() -> Problem {
+    Problem::parameter("run", "a ULID of 26 upper-case characters, as the opening of the run answered it")
+}
+
+impl FromRequestParts<App> for RunAnd<u64> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let run = Self::run(parts, app).await?;
+        let Path(path) = Path::<Vec<(String, String)>>::from_request_parts(parts, app).await.map_err(|_| malformed_run())?;
+        let number = path.last().and_then(|(_, number)| number.parse().ok()).filter(|number| *number < 1 << 53);
+        number.map(|number| Self(run, number)).ok_or_else(|| Problem::parameter("the number in the path", "digits"))
+    }
+}
+
+/// The head that `If-Match` names; `*` and no header name none.
+pub(crate) fn if_match(headers: &HeaderMap) -> Result<Option<Hash>, Problem> {
+    let Some(value) = headers.get(header::IF_MATCH) else { return Ok(None) };
+    if value == "*" {
+        return Ok(None);
+    }
+    let hash = value.to_str().ok().and_then(|value| value.strip_prefix('"')?.strip_suffix('"')?.parse().ok());
+    hash.map(Some).ok_or_else(|| Problem::parameter("If-Match", "one strong ETag: the head's 64 hex digits in double quotes"))
+}
+
+/// The key that `Idempotency-Key` names, quoted or not.
+pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
+    let text = value.to_str().map_err(|_| Problem::parameter("Idempotency-Key", "1 to 200 printable ASCII characters"))?;
+    let key = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text);
+    crate::record::intake::check_key("Idempotency-Key", key)?;
+    Ok(Some(key.to_owned()))
+}
+
+/// Sets the key of a request from the header, where the body has none; the two may not differ.
+pub(crate) fn merge_key(key: &mut Option<String>, header: Option<String>) -> Result<(), Problem> {
+    match (key.as_ref(), header) {
+        (Some(own), Some(header)) if *own != header => Err(Problem::parameter("Idempotency-Key", "the same key as in the body, or one of the two alone")),
+        (None, Some(header)) => {
+            *key = Some(header);
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether a request's body has this media type; a missing type is taken for the right one.
+pub(crate) fn has_media(headers: &HeaderMap, media: &str) -> bool {
+    headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(|value| {
+        value.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(media))
+    })
+}

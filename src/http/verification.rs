@@ -1,0 +1,106 @@
+//! Checking: a run here, an uploaded file, one turn alone, and the keys to check under.
+
+use super::App;
+use super::body::Chunks;
+use super::problem::Problem;
+use super::request::{Authenticated, RunAnd, RunPath};
+use crate::access::Role;
+use axum::body::Body;
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::{IntoResponse as _, Response};
+use serde::Deserialize;
+use tokio::sync::mpsc;
+use utoipa::IntoParams;
+
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+/// Verifies a run: its bundle goes through the same verifier that everybody has, under the tenant's
+/// own keys. `verdict.exit_code` is 0 for verified, 1 altered, 2 incomplete, 3 unusable.
+#[utoipa::path(
+    get, path = "/v1/runs/{run}/verification", tag = "verify", operation_id = "verifyRun",
+    params(("run" = String, Path, description = "The run")),
+    responses(
+        (status = 200, description = "The report", body = serde_json::Value, content_type = "application/json"),
+        (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn verify_run(State(app): State<App>, Authenticated(caller): Authenticated, RunPath(run): RunPath) -> Result<Response, Problem> {
+    Ok(axum::Json(app.recorder.verification(caller, run).await?).into_response())
+}
+
+/// Verifies an uploaded bundle, turn proof or ledger, under the keys of the caller's tenant.
+#[utoipa::path(
+    post, path = "/v1/verify", tag = "verify", operation_id = "verifyFile",
+    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    responses(
+        (status = 200, description = "The report", body = serde_json::Value, content_type = "application/json"),
+        (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn verify_file(State(app): State<App>, Authenticated(caller): Authenticated, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
+    let mut chunks = Chunks::new(&headers, body, app.upload_bytes)?;
+    let (sink, pieces) = mpsc::channel::<Result<bytes::Bytes, std::io::Error>>(8);
+    let recorder = app.recorder.clone();
+    let report = tokio::spawn(async move { recorder.verify_stream(caller, pieces).await });
+    let mut left = app.upload_bytes;
+    while let Some(chunk) = chunks.next().await? {
+        left = left.checked_sub(chunk.len()).ok_or_else(|| Problem::body_too_large(app.upload_bytes))?;
+        // The verifier may have seen enough; what is left of the body is read and dropped.
+        let _ = sink.send(Ok(chunk)).await;
+    }
+    drop(sink);
+    let report = report.await.map_err(|_| Problem::internal())??;
+    Ok(axum::Json(report).into_response())
+}
+
+/// What to prove.
+#[derive(Deserialize, IntoParams)]
+pub(crate) struct TurnQuery {
+    /// `all` (the default) discloses payloads, `none` withholds them.
+    payloads: Option<String>,
+}
+
+/// Proves one turn of a sealed run alone: its frames, their path to the seal, and the seal.
+#[utoipa::path(
+    get, path = "/v1/runs/{run}/turns/{turn}/proof", tag = "verify", operation_id = "proveTurn",
+    params(("run" = String, Path, description = "The run"), ("turn" = u64, Path, description = "Number of the turn, from 1"), TurnQuery),
+    responses(
+        (status = 200, description = "The proof, `turn-N.turn-proof.json`", body = serde_json::Value, content_type = "application/json"),
+        (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn prove_turn(State(app): State<App>, Authenticated(caller): Authenticated, RunAnd(run, turn): RunAnd<u64>, Query(query): Query<TurnQuery>) -> Result<Response, Problem> {
+    let payloads = match query.payloads.as_deref() {
+        None | Some("all") => true,
+        Some("none") => false,
+        Some(_) => return Err(Problem::parameter("payloads", "all or none")),
+    };
+    if payloads {
+        caller.needs(&[Role::Auditor, Role::Compliance, Role::Admin])?;
+    }
+    let name = format!("attachment; filename=\"turn-{turn}.turn-proof.json\"");
+    let proof = app.recorder.turn_proof(caller, run, turn, payloads).await?;
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        (header::CONTENT_DISPOSITION, HeaderValue::from_str(&name).unwrap_or(HeaderValue::from_static("attachment"))),
+    ];
+    Ok((headers, proof).into_response())
+}
+
+/// The trust file of the caller's tenant: what an auditor pins, over a channel that he trusts.
+#[utoipa::path(
+    get, path = "/v1/trust", tag = "verify", operation_id = "readTrust",
+    responses(
+        (status = 200, description = "The trust file", body = String, content_type = "text/plain"),
+        (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn read_trust(State(app): State<App>, Authenticated(caller): Authenticated) -> Result<Response, Problem> {
+    let text = app.recorder.trust(caller).await?;
+    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static(PLAIN))], text).into_response())
+}

@@ -1,0 +1,333 @@
+//! SWE-agent trajectories: one JSON object, written anew after each step.
+//!
+//! Three generations are told apart by what they have: `history` alone; `trajectory` and `history` with
+//! actions as text; and both with the model's calls of functions, `replay_config` and the messages of
+//! each step. A step becomes a model's answer, the call of the tool and its result; the message of the
+//! history that belongs to a step goes with it, the others become the prompt and its context.
+
+mod steps;
+
+use std::collections::HashSet;
+use std::collections::VecDeque;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value};
+
+use super::payload::Payload;
+use super::record::{self, Reading, Record, extract};
+use super::request::{FrameRequest, Turn, key_part, label, labels, object};
+use super::{Event, Format, ImportError, MAPPING, Opening, Tally, read_whole, stem};
+
+/// Bytes of a trajectory that is read; it is one JSON value and has to be in memory.
+pub const FILE_BYTES: u64 = 256 * 1024 * 1024;
+
+/// Reads a trajectory.
+pub struct SweReader {
+    length: u64,
+    model: Option<Value>,
+    opening: Option<Opening>,
+    /// The record of the whole file; what is mapped has been taken out.
+    rest: Option<Record>,
+    strict: bool,
+    steps: VecDeque<Value>,
+    history: VecDeque<Value>,
+    step: usize,
+    message: usize,
+    records_total: u64,
+    turn_open: bool,
+    calls: Calls,
+    tally: Tally,
+}
+
+/// Calls without a result.
+#[derive(Default)]
+struct Calls {
+    /// The keys of calls by the model's ids, in the order of the calls.
+    open: Vec<(Option<String>, String)>,
+    /// Ids that were seen, since a trajectory may give one twice.
+    seen: HashSet<String>,
+}
+
+/// Whether the file is one JSON object with a trajectory or a history.
+pub(super) fn fits(path: &Path) -> Result<bool, ImportError> {
+    #[derive(Deserialize)]
+    struct Probe {
+        trajectory: Option<Vec<IgnoredAny>>,
+        history: Option<Vec<IgnoredAny>>,
+    }
+    let Some(bytes) = read_whole(path, FILE_BYTES)? else {
+        return Ok(false);
+    };
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+    let probe: Result<Probe, _> = serde_json::from_slice(bytes);
+    Ok(probe.is_ok_and(|probe| probe.trajectory.is_some() || probe.history.is_some()))
+}
+
+impl SweReader {
+    /// Reads a trajectory.
+    ///
+    /// # Errors
+    /// The file cannot be read, is larger than [`FILE_BYTES`], or is no trajectory.
+    pub fn open(path: &Path, session: Option<&str>) -> Result<Self, ImportError> {
+        let refused = |why: String| ImportError::NotThisFormat {
+            path: path.to_owned(),
+            format: Format::SweAgent,
+            why,
+        };
+        let Some(bytes) = read_whole(path, FILE_BYTES)? else {
+            return Err(refused(format!(
+                "it is larger than {} MiB",
+                FILE_BYTES >> 20
+            )));
+        };
+        let mut record = match record::read(&bytes) {
+            Reading::Record(record) => record,
+            Reading::Blank => return Err(refused("it is empty".to_owned())),
+            Reading::Torn(why) => return Err(refused(why)),
+        };
+        let mut list = |name: &str| -> Option<VecDeque<Value>> {
+            match record.value.get_mut(name)?.take() {
+                Value::Array(items) => Some(items.into()),
+                other => {
+                    record.value[name] = other;
+                    None
+                }
+            }
+        };
+        let (steps, history) = (list("trajectory"), list("history"));
+        if steps.is_none() && history.is_none() {
+            return Err(refused(
+                "neither `trajectory` nor `history` is a list".to_owned(),
+            ));
+        }
+        let strict = record.strict();
+        let name = session.map_or_else(|| stem(path), str::to_owned);
+        let opening = opening(&name, &record.value);
+        let (steps, history) = (steps.unwrap_or_default(), history.unwrap_or_default());
+        Ok(Self {
+            length: bytes.len() as u64,
+            model: record
+                .value
+                .pointer("/replay_config/agent/model/name")
+                .and_then(label),
+            opening: Some(opening),
+            rest: Some(record),
+            strict,
+            records_total: (steps.len() + history.len()) as u64,
+            steps,
+            history,
+            step: 0,
+            message: 0,
+            turn_open: false,
+            calls: Calls::default(),
+            tally: Tally::default(),
+        })
+    }
+
+    /// What was counted so far.
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// Bytes done, estimated by the records done, and bytes in all.
+    pub fn progress(&self) -> (u64, u64) {
+        let done = self.records_total - (self.steps.len() + self.history.len()) as u64;
+        let share = self.length.saturating_mul(done) / self.records_total.max(1);
+        (share, self.length)
+    }
+
+    /// Maps the next message or step and adds its events. `false` at the end.
+    pub fn step(&mut self, events: &mut Vec<Event>) -> bool {
+        if let Some(opening) = self.opening.take() {
+            events.push(Event::Open { thread: 0, opening });
+            return true;
+        }
+        let mut frames = Vec::new();
+        let answers = self
+            .history
+            .front()
+            .is_some_and(|message| role(message) == "assistant");
+        if !self.history.is_empty() && !answers {
+            self.message(&mut frames);
+        } else if !self.steps.is_empty() {
+            self.agent_step(&mut frames);
+        } else if answers {
+            self.lone_answer(&mut frames);
+        } else if let Some(rest) = self.rest.take() {
+            self.outcome(rest, &mut frames);
+        } else {
+            return false;
+        }
+        let frames = frames.into_iter().flat_map(FrameRequest::fitted);
+        events.extend(frames.map(|frame| Event::Frame { thread: 0, frame }));
+        true
+    }
+
+    fn frame(&self, kind: &'static str, key: String) -> FrameRequest {
+        let turn = if self.turn_open {
+            Turn::Open
+        } else {
+            Turn::Run
+        };
+        FrameRequest::new(kind, key, turn)
+    }
+
+    /// How it ended, where the file says so, and the members of the file that belong to no step.
+    fn outcome(&mut self, mut rest: Record, frames: &mut Vec<FrameRequest>) {
+        let status = rest
+            .value
+            .pointer("/info/exit_status")
+            .and_then(Value::as_str)
+            .map(str::to_owned);
+        let mut frame = match &status {
+            Some(status) => {
+                let mut frame = FrameRequest::new("outcome", "outcome", Turn::Run);
+                frame.put("status", outcome_status(status));
+                frame
+            }
+            // Not ended yet: a later import of the longer trajectory adds another.
+            None => {
+                let mut frame = FrameRequest::new(
+                    "observation",
+                    format!("file/{}/{}", self.step, self.message),
+                    Turn::Run,
+                );
+                frame.put("observation", "trajectory");
+                frame
+            }
+        };
+        if let Some(info) = rest.value.get_mut("info") {
+            frame.copy(info, "exit_status", "exit_status");
+            let stats = info.get("model_stats").map(labels);
+            if let Some(stats) = stats.filter(|stats| !stats.is_empty()) {
+                frame.put("cost", stats);
+            }
+            if let Some(submission) = info.get_mut("submission") {
+                extract(submission, &mut frame, "submission", self.strict);
+            }
+        }
+        let members = rest.value.as_object_mut().into_iter().flatten();
+        let mut unknown = Vec::new();
+        for (name, value) in members {
+            if matches!(name.as_str(), "trajectory" | "history") && value.is_null() {
+                *value = object([("$frames", name.as_str().into())]);
+                continue;
+            }
+            self.tally.records += 1;
+            let known = [
+                "info",
+                "environment",
+                "replay_config",
+                "attempts",
+                "trajectory",
+                "history",
+            ];
+            if !known.contains(&name.as_str()) {
+                self.tally.unmapped += 1;
+                let mut frame = FrameRequest::new(
+                    "observation",
+                    format!("member/{}", key_part(name)),
+                    Turn::Run,
+                );
+                frame.put("observation", "unmapped");
+                extract(value, &mut frame, "record", self.strict);
+                unknown.push(frame);
+            }
+        }
+        rest.leave_rest(&mut frame);
+        frames.append(&mut unknown);
+        frames.push(frame);
+    }
+
+    fn take(&self, from: &mut Value, frame: &mut FrameRequest, members: &[(&str, &str)]) {
+        for (member, name) in members {
+            if let Some(slot) = from.get_mut(*member) {
+                extract(slot, frame, name, self.strict);
+            }
+        }
+    }
+
+    /// Gives a frame what is left of a step or message, unless nothing is left but `known` members and
+    /// references.
+    fn leave(&self, value: &Value, known: &[&str], frame: &mut FrameRequest) {
+        let reference = |value: &Value| value.get("$payload").is_some();
+        let members = value.as_object().into_iter().flatten();
+        let left =
+            members.filter(|(name, value)| !reference(value) && !known.contains(&name.as_str()));
+        if left.count() > 0 || !value.is_object() {
+            frame.attach(Payload::json("record", value, self.strict));
+        }
+    }
+
+    fn unmapped_without(&mut self, value: &Value, member: &str, frame: &mut FrameRequest) {
+        if value.get(member).is_none() {
+            self.tally.unmapped += 1;
+            frame.put("unmapped", true);
+        }
+    }
+}
+
+fn role(message: &Value) -> &str {
+    message.get("role").and_then(Value::as_str).unwrap_or("")
+}
+
+/// The format's word for SWE-agent's exit status. A submission that a limit forced
+/// (`submitted (exit_cost)`) was not the agent's own end.
+fn outcome_status(exit: &str) -> &'static str {
+    match exit {
+        "submitted" => "completed",
+        exit if exit.contains("cancel") || exit.contains("interrupt") => "cancelled",
+        _ => "failed",
+    }
+}
+
+/// The `session` frame's request. It depends only on what a trajectory has from its first step on, so
+/// that a later import of the same, longer trajectory finds its run.
+fn opening(name: &str, file: &Value) -> Opening {
+    let mut body = Map::new();
+    body.insert("agent".into(), "swe-agent".into());
+    body.insert("profile".into(), "coding".into());
+    if let Some(name) = label(&name.into()) {
+        body.insert("session_id".into(), name);
+    }
+    if let Some(environment) = file.get("environment").and_then(label) {
+        body.insert("environment".into(), environment);
+    }
+    let mut pins = Map::new();
+    let config = |path: &str| {
+        file.pointer(&format!("/replay_config{path}"))
+            .and_then(label)
+    };
+    if let Some(image) = config("/env/deployment/image") {
+        pins.insert("container".into(), object([("image", image)]));
+    }
+    if let Some(commit) = config("/env/repo/base_commit") {
+        pins.insert("repository".into(), object([("commit", commit)]));
+    }
+    let settings = ["name", "temperature", "top_p"];
+    let model: Map<String, Value> = settings
+        .into_iter()
+        .filter_map(|name| Some((name.to_owned(), config(&format!("/agent/model/{name}"))?)))
+        .collect();
+    if !model.is_empty() {
+        pins.insert("model".into(), model.into());
+    }
+    if !pins.is_empty() {
+        body.insert("pins".into(), pins.into());
+    }
+    body.insert(
+        "imported".into(),
+        object([("format", "swe-agent".into()), ("importer", MAPPING.into())]),
+    );
+    body.insert("order".into(), "transcript".into());
+    // A trajectory has no times at all.
+    body.insert("times".into(), "none".into());
+    Opening {
+        key: format!("import/swe-agent/{}", key_part(name)),
+        session: body,
+        payloads: Vec::new(),
+        occurred_at: None,
+    }
+}

@@ -1,0 +1,121 @@
+//! Questions about text that the rest of the room asks: what may stand in a body, what a JSON
+//! string can carry, and how a time of a transcript is spelled in a frame.
+
+/// Whether a JSON string carries this text: no noncharacters (which the strict reader refuses), and
+/// not so many escapes that base64 would be shorter.
+pub fn travels(text: &str) -> bool {
+    let escapes: usize = text
+        .bytes()
+        .map(|byte| match byte {
+            b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 8 | 12 => 1,
+            0..=31 => 5,
+            _ => 0,
+        })
+        .sum();
+    escapes <= text.len() / 3 + 64 && !text.chars().any(is_noncharacter)
+}
+
+/// Whether this is one of the 66 code points that are never characters.
+fn is_noncharacter(character: char) -> bool {
+    let code = u32::from(character);
+    (0xfdd0..=0xfdef).contains(&code) || code & 0xfffe == 0xfffe
+}
+
+/// Whether the text can stand in a body: not empty, at most `chars` characters, none of them a
+/// control or a noncharacter.
+pub fn is_label(text: &str, chars: usize) -> bool {
+    !text.is_empty()
+        && text.chars().count() <= chars
+        && !text
+            .chars()
+            .any(|one| one.is_control() || is_noncharacter(one))
+}
+
+/// The text in pieces of at most `bytes` bytes, cut between characters.
+pub fn pieces(text: &str, bytes: usize) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (piece, after) = rest.split_at(rest.floor_char_boundary(bytes.max(4)));
+        rest = after;
+        Some(piece)
+    })
+}
+
+/// A time of a transcript.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// As a frame spells it: UTC, six fraction digits (finer ones are cut off).
+    pub at: String,
+    /// The transcript's own spelling, where `at` does not say all of it: another offset than UTC, or
+    /// a finer fraction.
+    pub spelling: Option<String>,
+}
+
+/// Reads an RFC 3339 time. `None` where it is none; the record then keeps it as it is.
+pub fn written_time(text: &str) -> Option<Written> {
+    let instant: jiff::Timestamp = text.parse().ok()?;
+    let at = onrecord_core::timestamp::Timestamp::from_micros(instant.as_microsecond())?;
+    let utc = text.ends_with('Z') || text.ends_with('z');
+    let says_all = utc && instant.subsec_nanosecond() % 1_000 == 0;
+    Some(Written {
+        at: at.to_string(),
+        spelling: (!says_all && is_label(text, 64)).then(|| text.to_owned()),
+    })
+}
+
+/// A Claude Code session is named by a UUID.
+pub fn is_uuid(text: &str) -> bool {
+    text.len() == 36
+        && text.bytes().enumerate().all(|(index, byte)| match index {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_spelled_as_frames_spell_them() {
+        let of = |text| written_time(text).map(|time| (time.at, time.spelling));
+        let at = |text: &str| text.to_owned();
+        assert_eq!(
+            of("2025-12-16T00:00:03.2Z"),
+            Some((at("2025-12-16T00:00:03.200000Z"), None))
+        );
+        assert_eq!(
+            of("2025-12-16T01:00:03+01:00"),
+            Some((
+                at("2025-12-16T00:00:03.000000Z"),
+                Some(at("2025-12-16T01:00:03+01:00"))
+            ))
+        );
+        assert_eq!(
+            of("2025-12-16T00:00:03.123456789Z"),
+            Some((
+                at("2025-12-16T00:00:03.123456Z"),
+                Some(at("2025-12-16T00:00:03.123456789Z"))
+            ))
+        );
+        for none in ["yesterday", "", "2025-12-16", "2025-13-16T00:00:00Z"] {
+            assert_eq!(of(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn pieces_are_cut_between_characters() {
+        let pieces: Vec<_> = pieces("aäöü", 4).collect();
+        assert_eq!(pieces, ["aä", "öü"]);
+    }
+
+    #[test]
+    fn uuids_are_told_from_names() {
+        assert!(is_uuid("0a1b2c3d-4e5f-4061-8071-2a3b4c5d6e7f"));
+        assert!(!is_uuid("agent-a0ad4f44468bdf20d"));
+        assert!(!is_uuid("0a1b2c3d-4e5f-4061-8071-2a3b4c5d6e7g"));
+    }
+}

@@ -1,0 +1,127 @@
+//! Starting a server: the database, the keys, the first tenant and its token.
+
+use crate::http::{App, UPLOAD_BYTES};
+use crate::postgres::{Cluster, Durability, PostgresError};
+use crate::record::{RecordError, Recorder};
+use crate::store::{Store, StoreError};
+use crate::vault::{Vault, VaultError};
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Name of the file with the first token, in the data folder.
+pub const TOKEN_FILE: &str = "admin.token";
+/// Database of the embedded cluster.
+const DATABASE: &str = "onrecord";
+
+/// What a server is started with.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Folder of the token file, of the keys unless given, and of the embedded cluster.
+    pub data_dir: PathBuf,
+    /// A PostgreSQL to use instead of the embedded one, and nothing else.
+    pub database_url: Option<String>,
+    /// Folder of PostgreSQL's programs, where they are in none of the known places.
+    pub postgres_bin: Option<PathBuf>,
+    /// Folder of the keys; by default `keys` in the data folder.
+    pub keys: Option<PathBuf>,
+    /// File of the root key; by default `root.key` in the folder of the keys.
+    pub root_key: Option<PathBuf>,
+    /// Host in the origins of new ledgers.
+    pub public_host: String,
+    /// Connections to the database.
+    pub connections: u32,
+    /// Whether the records must survive a crash; only tests say no.
+    pub durability: Durability,
+    /// Whether to make another owner's token.
+    pub new_token: bool,
+}
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The embedded cluster.
+    #[error(transparent)]
+    Postgres(#[from] PostgresError),
+    /// The database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The keys.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+    /// The first tenant.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// The token's file.
+    #[error("cannot write {path}: {source}")]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// A server that is ready to serve.
+pub struct Started {
+    /// What its handlers have.
+    pub app: App,
+    /// The embedded cluster; it ends with the server.
+    pub cluster: Option<Cluster>,
+    /// The file with a new token and the token itself, where one was made.
+    pub token: Option<(PathBuf, String)>,
+}
+
+/// Brings everything up to the point where a listener can be served.
+pub async fn start(config: &Config) -> Result<Started, StartError> {
+    let (cluster, url) = match &config.database_url {
+        Some(url) => (None, url.clone()),
+        None => {
+            let cluster = Cluster::start(&config.data_dir, config.durability, config.postgres_bin.as_deref()).await?;
+            Store::create_database(cluster.url(), DATABASE).await?;
+            let url = cluster.database_url(DATABASE);
+            (Some(cluster), url)
+        }
+    };
+    Store::prepare(&url).await?;
+    let store = Store::connect(&url, config.connections).await?;
+    let keys = config.keys.clone().unwrap_or_else(|| config.data_dir.join("keys"));
+    let vault = Vault::open(&keys, config.root_key.as_deref())?;
+    let recorder = Recorder::new(store, Arc::new(vault));
+    let token = match first_token(&recorder, config).await? {
+        Some(token) => {
+            let path = config.data_dir.join(TOKEN_FILE);
+            write_token(&path, &token).map_err(|source| StartError::Token { path: path.clone(), source })?;
+            Some((path, token))
+        }
+        None => None,
+    };
+    let app = App { recorder, public_host: config.public_host.clone(), upload_bytes: UPLOAD_BYTES };
+    Ok(Started { app, cluster, token })
+}
+
+/// Makes the first tenant where there is none. Several servers may start on one empty database: one of
+/// them makes it.
+async fn first_token(recorder: &Recorder, config: &Config) -> Result<Option<String>, StartError> {
+    let _turn = recorder.store().first_tenant_turn().await?;
+    let made = match recorder.store().first_tenant().await? {
+        None => Some(recorder.create_tenant(&config.public_host, "first").await?.1),
+        Some(tenant) if config.new_token => Some(recorder.create_token(tenant, crate::access::TokenRequest::owner()).await?),
+        Some(_) => None,
+    };
+    Ok(made.map(|new| new.token.0))
+}
+
+/// Writes the token's file, for its owner alone and in one step.
+fn write_token(path: &Path, token: &str) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let temporary = path.with_extension("token.new");
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+    writeln!(file, "{token}")?;
+    file.sync_all()?;
+    fs::rename(&temporary, path)
+}

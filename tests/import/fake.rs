@@ -1,0 +1,214 @@
+//! A small server with the rules of the API that an import relies on, in memory.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Once};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use onrecord::client::{Client, ServerArgs};
+use onrecord_core::digest::leaf_hash;
+use serde_json::{Value, json};
+
+/// A run of the fake.
+#[derive(Clone, Default)]
+pub struct Run {
+    pub id: String,
+    /// Frames in order: key, what was sent, hash.
+    pub frames: Vec<(String, String, String)>,
+    pub sealed: bool,
+}
+
+#[derive(Default)]
+pub struct Fake {
+    pub runs: Mutex<Vec<Run>>,
+    /// How many answers to batches are still to be cut off after their first line.
+    pub cuts: AtomicU64,
+    /// How many requests are still to be answered with 503.
+    pub refusals: AtomicU64,
+    pub requests: AtomicU64,
+}
+
+type Shared = State<Arc<Fake>>;
+
+/// Starts the fake on a port of its own.
+pub async fn start() -> (Arc<Fake>, Client) {
+    let fake = Arc::new(Fake::default());
+    let router = Router::new()
+        .route("/v1/runs", post(open))
+        .route("/v1/runs/{run}", get(show))
+        .route("/v1/runs/{run}/frames", post(append))
+        .route("/v1/runs/{run}/seal", post(seal))
+        .route("/bytes", get(|| async { "some bytes" }))
+        .route(
+            "/foreign",
+            get(|| async { (StatusCode::BAD_GATEWAY, "<html>proxy</html>") }),
+        )
+        .route(
+            "/problem",
+            get(|| async { problem(StatusCode::UNAUTHORIZED, "no_token", "Send a token.") }),
+        )
+        .with_state(fake.clone());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    (fake, client(&url))
+}
+
+/// A client that does not pause.
+pub fn client(url: &str) -> Client {
+    static PROVIDER: Once = Once::new();
+    PROVIDER.call_once(|| {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    });
+    let server = ServerArgs {
+        url: url.to_owned(),
+        token: Some("secret".to_owned()),
+    };
+    Client::new(&server)
+        .unwrap()
+        .with_pause(std::time::Duration::ZERO)
+}
+
+fn problem(status: StatusCode, code: &str, detail: &str) -> Response {
+    let body = json!({"type": format!("/problems/{code}"), "title": "Refused", "status": status.as_u16(), "code": code, "detail": detail});
+    let media = [(header::CONTENT_TYPE, "application/problem+json")];
+    (status, media, body.to_string()).into_response()
+}
+
+/// Takes one from a counter, if there is one left.
+fn take(counter: &AtomicU64) -> bool {
+    counter
+        .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+            left.checked_sub(1)
+        })
+        .is_ok()
+}
+
+fn add(run: &mut Run, key: &str, sent: &str) -> Result<(u16, Value), (u16, &'static str)> {
+    let seq = run.frames.len();
+    let known = run.frames.iter().position(|(other, ..)| other == key);
+    let (status, seq) = match known {
+        Some(seq) if run.frames[seq].1 == sent => (200, seq),
+        Some(_) => return Err((409, "key_reused")),
+        None if run.sealed => return Err((409, "run_sealed")),
+        None => (201, seq),
+    };
+    if status == 201 {
+        let hash = leaf_hash(format!("{}/{seq}/{sent}", run.id).as_bytes()).hex();
+        run.frames.push((key.to_owned(), sent.to_owned(), hash));
+    }
+    Ok((
+        status,
+        json!({"status": status, "run": run.id, "seq": seq, "hash": run.frames[seq].2, "at": "2026-01-01T00:00:00.000000Z"}),
+    ))
+}
+
+async fn open(State(fake): Shared, body: Bytes) -> Response {
+    fake.requests.fetch_add(1, Ordering::SeqCst);
+    if take(&fake.refusals) {
+        return (
+            StatusCode::SERVICE_UNAVAILABLE,
+            [(header::RETRY_AFTER, "0")],
+        )
+            .into_response();
+    }
+    let request: Value = serde_json::from_slice(&body).unwrap();
+    let key = request["key"].as_str().unwrap();
+    let mut runs = fake.runs.lock().unwrap();
+    let known = runs.iter().position(|run| run.frames[0].0 == key);
+    let index = known.unwrap_or_else(|| {
+        let id = format!("run-{}", runs.len());
+        runs.push(Run {
+            id,
+            ..Run::default()
+        });
+        runs.len() - 1
+    });
+    match add(&mut runs[index], key, &String::from_utf8_lossy(&body)) {
+        Ok((status, receipt)) => {
+            (StatusCode::from_u16(status).unwrap(), receipt.to_string()).into_response()
+        }
+        Err((_, code)) => problem(
+            StatusCode::CONFLICT,
+            code,
+            "This key was used for another session.",
+        ),
+    }
+}
+
+async fn append(State(fake): Shared, Path(id): Path<String>, body: Bytes) -> Response {
+    fake.requests.fetch_add(1, Ordering::SeqCst);
+    let mut runs = fake.runs.lock().unwrap();
+    let hashes: HashMap<String, String> = runs
+        .iter()
+        .flat_map(|run| {
+            run.frames
+                .iter()
+                .map(|frame| (frame.2.clone(), run.id.clone()))
+        })
+        .collect();
+    let Some(run) = runs.iter_mut().find(|run| run.id == id) else {
+        return problem(StatusCode::NOT_FOUND, "no_run", "There is no such run.");
+    };
+    let (mut lines, mut done, mut failed) = (Vec::new(), 0, 0);
+    for sent in String::from_utf8(body.to_vec()).unwrap().lines() {
+        let frame: Value = serde_json::from_str(sent).unwrap();
+        for link in frame["links"].as_array().into_iter().flatten() {
+            let known = match link.get("key") {
+                Some(key) => run.frames.iter().any(|frame| *key == *frame.0),
+                None => hashes
+                    .get(link["hash"].as_str().unwrap())
+                    .is_some_and(|run| link["run"] == **run),
+            };
+            assert!(known, "{link} points to no frame");
+        }
+        let answer = if failed > 0 {
+            Err((424, "not_attempted"))
+        } else {
+            add(run, frame["key"].as_str().unwrap(), sent)
+        };
+        lines.push(match answer {
+            Ok((_, receipt)) => {
+                done += 1;
+                receipt
+            }
+            Err((status, code)) => {
+                failed += 1;
+                json!({"status": status, "problem": {"type": "", "title": "Refused", "status": status, "code": code, "detail": "Not this."}})
+            }
+        });
+    }
+    lines.push(json!({"done": done, "failed": failed}));
+    if take(&fake.cuts) {
+        lines.truncate(1);
+    }
+    let chunks = lines
+        .into_iter()
+        .map(|line| Ok::<_, std::io::Error>(Bytes::from(format!("{line}\n"))));
+    Body::from_stream(futures_util::stream::iter(chunks)).into_response()
+}
+
+async fn seal(State(fake): Shared, Path(id): Path<String>) -> Response {
+    let mut runs = fake.runs.lock().unwrap();
+    let run = runs.iter_mut().find(|run| run.id == id).unwrap();
+    if run.sealed {
+        return problem(StatusCode::CONFLICT, "run_sealed", "The run is sealed.");
+    }
+    run.sealed = true;
+    json!({"run": id, "size": run.frames.len()})
+        .to_string()
+        .into_response()
+}
+
+async fn show(State(fake): Shared, Path(id): Path<String>) -> Response {
+    let runs = fake.runs.lock().unwrap();
+    let run = runs.iter().find(|run| run.id == id).unwrap();
+    json!({"run": id, "size": run.frames.len(), "sealed": run.sealed})
+        .to_string()
+        .into_response()
+}

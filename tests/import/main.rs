@@ -1,0 +1,50 @@
+//! The import: what files become, and that posting them can be repeated.
+#![allow(clippy::disallowed_methods, reason = "tests compare values")]
+
+mod client;
+mod fake;
+mod mapping;
+mod posting;
+mod torn;
+
+use std::path::{Path, PathBuf};
+
+/// Our own fixtures.
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures/import")
+        .join(name)
+}
+
+const SESSION: &str = "claude/5f0c9a52-6d1e-4b7a-9c35-0e8d2a4b6c01.jsonl";
+
+/// Files of other people, where the folder beside the project exists.
+fn shared(folder: &str) -> Option<PathBuf> {
+    let found = ["../shared", "../../shared", "../../../shared"]
+        .into_iter()
+        .map(|shared| {
+            Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join(shared)
+                .join(folder)
+        })
+        .find(|path| path.exists());
+    if found.is_none() {
+        eprintln!("skipped: shared/{folder} is not there");
+    }
+    found
+}
+
+/// The files below a folder that end so, in order.
+fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path, ending));
+        } else if path.to_string_lossy().ends_with(ending) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
