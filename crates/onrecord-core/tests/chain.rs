@@ -1,5 +1,11 @@
 //! The chain over the golden runs: read, written again, saved and taken up.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests fail as tests do"
+)]
+
 use onrecord_core::bundle::{BLOCK, padding, parse_header};
 use onrecord_core::chain::{Chain, Seen};
 use onrecord_core::digest::Hash;

@@ -87,6 +87,9 @@ pub(crate) fn check_proof(
                     "the seal has no ledger proof",
                 );
             }
+            if let Signer::Trusted { until: Some(_) } = seal.signer {
+                check.skip("whether the run was sealed before its key ended, since nothing says where it stands in the ledger");
+            }
             return;
         }
         Err(()) => {

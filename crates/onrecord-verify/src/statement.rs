@@ -123,3 +123,37 @@ fn signer(
         until: pinned.until,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(serde::Deserialize)]
+    struct Case {
+        name: String,
+        envelope: String,
+        code: String,
+    }
+
+    #[test]
+    fn every_bad_statement_is_refused_in_the_seals_place() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors");
+        let trust = std::fs::read_to_string(format!("{folder}/trust.txt")).unwrap();
+        let trust = Trust::parse(&trust).unwrap();
+        let cases = std::fs::read(format!("{folder}/statements/invalid.json")).unwrap();
+        let cases: Vec<Case> = serde_json::from_slice(&cases).unwrap();
+        assert!(!cases.is_empty());
+        for case in cases {
+            let mut check = crate::check::Check::new(Some(&trust));
+            crate::seal::check_seal(&mut check, Some(case.envelope.as_bytes()));
+            let report = check.finish();
+            assert_eq!(
+                report.verdict.code.as_str(),
+                case.code,
+                "{}: {}",
+                case.name,
+                report.verdict.detail
+            );
+        }
+    }
+}

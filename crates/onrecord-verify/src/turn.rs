@@ -8,7 +8,7 @@ use crate::report::What;
 use crate::seal::{self, Seal};
 use crate::submitted::Agents;
 use onrecord_core::bundle::{TURN_PROOF, TurnProof};
-use onrecord_core::chain::{Chain, Fault, Seen};
+use onrecord_core::chain::{Chain, Seen};
 use onrecord_core::digest::Hash;
 use onrecord_core::frame::Kind;
 use onrecord_core::invariants::Invariants;
@@ -40,11 +40,11 @@ pub(crate) fn verify(check: &mut Check<'_>, input: impl Read, options: &Options)
         meaning: Invariants::new(),
         closed: None,
     };
-    match turn.read(check, &proof.frames) {
-        Err(fault) => check.push_at(Stage::Frames, fault.code.into(), fault.seq, fault.detail),
-        Ok(chain) => turn.in_run(check, &chain, sealed.as_ref(), &proof.path),
+    let chain = turn.read(check, &proof.frames);
+    if let Some(chain) = &chain {
+        turn.in_run(check, chain, sealed.as_ref(), &proof.path);
     }
-    let broken = check.findings.iter().any(|one| one.stage == Stage::Frames);
+    let broken = chain.is_none();
     turn.finish(check, &proof, options, broken);
 }
 
@@ -83,10 +83,16 @@ struct Turn {
 }
 
 impl Turn {
-    /// The frames, which are of one turn, from its `turn` to its `turn_end`.
-    fn read(&mut self, check: &mut Check<'_>, frames: &[String]) -> Result<Chain, Fault> {
-        let bytes = frames[0].as_bytes();
-        let first = Chain::read(bytes, 0)?;
+    /// The frames, which are of one turn, from its `turn` to its `turn_end`; `None` after a fault.
+    fn read(&mut self, check: &mut Check<'_>, frames: &[String]) -> Option<Chain> {
+        let first = match Chain::read(frames.first()?.as_bytes(), 0) {
+            Ok(first) => first,
+            Err(fault) => {
+                // Where it would stand is not known.
+                check.push(Stage::Frames, fault.code.into(), fault.detail);
+                return None;
+            }
+        };
         let mut chain = Chain::of_turn(&first);
         let mut seen = Seen::default();
         check.facts.tenant = Some(first.tenant.to_string());
@@ -94,14 +100,20 @@ impl Turn {
         check.facts.turn = first.turn;
         check.facts.size = Some(frames.len() as u64);
         for line in frames {
-            let frame = chain.extend(line.as_bytes(), Some(&mut seen))?;
+            let frame = match chain.extend(line.as_bytes(), Some(&mut seen)) {
+                Ok(frame) => frame,
+                Err(fault) => {
+                    check.push_at(Stage::Frames, fault.code.into(), fault.seq, fault.detail);
+                    return None;
+                }
+            };
             self.agents.read(check, &frame, line.as_bytes(), None);
             self.meaning.read(&frame);
             self.payloads.declare(&frame);
             self.closed = (frame.kind == Kind::TurnEnd).then(|| (frame.seq, chain.head()));
         }
         check.facts.head = Some(chain.head());
-        Ok(chain)
+        Some(chain)
     }
 
     /// The turn in the sealed run.

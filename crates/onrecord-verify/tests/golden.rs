@@ -1,5 +1,10 @@
 //! Every golden vector through the command line: exit code, code and frame.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot read its vectors fails"
+)]
+
 use onrecord_verify::Report;
 use onrecord_verify::cli::{Surroundings, run};
 use serde::Deserialize;
@@ -109,4 +114,44 @@ fn good_files_have_their_verdicts() {
 #[test]
 fn every_attack_is_named() {
     judge("tampered/expected.json", &vectors().join("tampered"));
+}
+
+#[test]
+fn the_binary_says_the_same() {
+    let lists = [
+        ("expected.json", vectors()),
+        ("tampered/expected.json", vectors().join("tampered")),
+    ];
+    for (list, folder) in lists {
+        for case in expected(list).iter().step_by(7) {
+            let output = std::process::Command::new(env!("CARGO_BIN_EXE_onrecord-verify"))
+                .args(arguments(case, &folder))
+                .env("XDG_CONFIG_HOME", "/nonexistent")
+                .output()
+                .unwrap();
+            let report: Report = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(
+                output.status.code(),
+                Some(i32::from(case.exit_code)),
+                "{}",
+                case.attack
+            );
+            assert_eq!(report.verdict.code.as_str(), case.code, "{}", case.attack);
+            assert_eq!(
+                report.verdict.first_bad_seq, case.first_bad_seq,
+                "{}",
+                case.attack
+            );
+        }
+    }
+}
+
+#[test]
+fn reports_read_back_as_they_were_written() {
+    for case in expected("expected.json") {
+        let (_, report) = report(arguments(&case, &vectors()));
+        let text = serde_json::to_string(&report).unwrap();
+        let again: Report = serde_json::from_str(&text).unwrap();
+        assert_eq!(serde_json::to_string(&again).unwrap(), text);
+    }
 }
