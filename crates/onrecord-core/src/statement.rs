@@ -622,10 +622,6 @@ impl Predicate {
 
     /// The canonical payload to sign: the statement with its one subject. `digest` is that of the
     /// subject; where the format fixes it ([`Predicate::fixed_subject`]) it has to be that.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "texts and digests only, and the result is made canonical"
-    )]
     pub fn payload(
         &self,
         tenant: &TenantId,
