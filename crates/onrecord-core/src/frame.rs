@@ -359,7 +359,7 @@ pub enum BadFrame {
 }
 
 /// A member that is there must have a value: null is refused, absent is `None`.
-fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+pub(crate) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
