@@ -98,12 +98,12 @@ impl Problem {
     }
 
     /// The body stopped coming.
-    pub fn body_timeout() -> Self {
+    pub fn body_timeout(idle: std::time::Duration) -> Self {
         Self::new(
             StatusCode::REQUEST_TIMEOUT,
             "body_timeout",
             "The body stopped coming",
-            "no byte of the body came for 30 s",
+            format!("no byte of the body came for {} s", idle.as_secs_f32()),
             "Send the request again; nothing of it was stored.",
         )
     }
