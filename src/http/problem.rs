@@ -308,6 +308,7 @@ impl From<RecordError> for Problem {
             RecordError::Access(error) => error.into(),
             RecordError::NoRun(_) => missing("run_not_found", "No such run"),
             RecordError::NoFrame { .. } => missing("frame_not_found", "No such frame"),
+            RecordError::NoTurn { .. } => missing("turn_not_found", "No such turn"),
             RecordError::Sealed(_) => conflict(
                 "run_sealed",
                 "The run is sealed",
