@@ -3,8 +3,12 @@
 
 #[path = "../api/mod.rs"]
 mod api;
+mod bad_input;
+mod bodies;
+mod cases;
 #[path = "../harness/mod.rs"]
 mod harness;
+mod idempotency;
 mod log;
 mod running;
 mod story;
