@@ -224,6 +224,18 @@ impl Batch {
                     .ok_or_else(|| store::contradiction("frames", "key", key).into()),
             };
         }
+        if let Some(key) = one
+            .result
+            .as_ref()
+            .and_then(|part| part.request.key.as_ref())
+            && let Some(seq) = self.known.get(key)
+        {
+            return Err(RecordError::KeyConflict {
+                key: key.clone(),
+                run: run.clone(),
+                seq: *seq,
+            });
+        }
         if sealed {
             return Err(RecordError::Sealed(run.clone()));
         }
@@ -252,7 +264,18 @@ impl Batch {
         self.frames.append(&mut placed);
         self.chain = chain;
         let mut one = one;
-        if let (Some(part), Some(receipt)) = (one.result.take(), &result) {
+        if let (Some(mut part), Some(receipt)) = (one.result.take(), &result) {
+            // The result alone is the same frame again, as it will be once the batch is stored.
+            if let Some(key) = part.request.key.take() {
+                let alone = Appended {
+                    receipt: receipt.clone(),
+                    created: true,
+                    result: None,
+                    signed: None,
+                };
+                let fingerprint = std::mem::take(&mut part.fingerprint);
+                self.done.insert(key, (fingerprint, alone));
+            }
             self.payloads.extend(part.rows(receipt.seq));
         }
         let (key, fingerprint) = (one.request.key.take(), std::mem::take(&mut one.fingerprint));

@@ -138,6 +138,12 @@ pub(super) async fn prepare(
             super::intake::check_key("/key", &key)?;
             result.key = Some(key);
         }
+        if result.key.is_some() && result.key == prepared.request.key {
+            return Err(shape_error(
+                "/result/key",
+                "the call has this key; its result needs another, or none",
+            ));
+        }
         prepared.result = Some(Box::new(Prepared::new(*result, actor, keys).await?));
     }
     Ok(prepared)
