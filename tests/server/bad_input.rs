@@ -364,9 +364,11 @@ async fn case_22_identifiers_that_no_index_holds() {
             .problem(422, "malformed_member");
         assert_eq!(agent["pointer"], "/session/agent");
         let token = json!({"name": text, "roles": ["agent"]});
-        api.post("/v1/tokens", &token)
-            .await
-            .problem(422, "malformed_member");
+        let answer = api.post("/v1/tokens", &token).await;
+        match length {
+            60_000 => answer.problem(413, "too_large"),
+            _ => answer.problem(422, "malformed_member"),
+        };
         api.get(&format!("/v1/runs/{text}"))
             .await
             .problem(400, "malformed_parameter");

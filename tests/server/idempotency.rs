@@ -192,7 +192,10 @@ async fn the_key_of_a_result_is_a_key_like_any_other() {
     // The call was not stored without its result.
     assert_eq!(api.size(&run).await, 2);
     let named = json!({"kind": "tool_call", "key": "b", "body": {}, "result": {"key": "b"}});
-    let problem = api.frame(&run, &named).await.problem(422, "malformed_member");
+    let problem = api
+        .frame(&run, &named)
+        .await
+        .problem(422, "malformed_member");
     assert_eq!(problem["pointer"], "/result/key");
     assert_eq!(api.size(&run).await, 2);
 
