@@ -450,6 +450,12 @@ fn json_error(at: &str, error: &json::JsonError) -> IntakeError {
     };
     let pointer = format!("{at}{}", error.pointer);
     let mut detail = error.to_string();
+    if error.reason == json::Reason::Depth {
+        detail.push_str(&format!(
+            "; a frame or a payload has at most {} levels",
+            limits::DEPTH
+        ));
+    }
     // A payload has a way out that a body has not.
     if pointer.split('/').any(|step| step == "payloads")
         && pointer.split('/').any(|step| step == "json")

@@ -1,7 +1,7 @@
 //! Opening: tenants, and runs with their session frames.
 
 use super::append::Appended;
-use super::intake::FrameRequest;
+use super::intake::{FrameRequest, LinkRequest};
 use super::place::{STORE_ID, place, receipt, retried};
 use super::prepare::{Prepared, Sameness};
 use super::{RecordError, Recorder};
@@ -11,7 +11,7 @@ use crate::store;
 use crate::vault::{self, TenantKeys};
 use onrecord_core::chain::Chain;
 use onrecord_core::digest::Hash;
-use onrecord_core::frame::{Draft, SUITE};
+use onrecord_core::frame::{Draft, Link, SUITE};
 use onrecord_core::id::{Origin, TenantId};
 use onrecord_core::json;
 use onrecord_core::limits;
@@ -92,6 +92,7 @@ impl Recorder {
         request.actor = Some(actor.clone());
         let sent = request.body.clone();
         let session = SessionBody::read(&sent)?;
+        let links = links_of(&request)?;
         let keys = self.keys(&caller.tenant).await?;
         let key = request.key.clone();
         let mut tx = self.store.begin(&caller.tenant).await?;
@@ -119,7 +120,7 @@ impl Recorder {
         let draft = Draft {
             body,
             key: key.clone().unwrap_or_else(|| format!("{STORE_ID}/session")),
-            ..prepared.draft(&[])
+            ..prepared.draft(&links)
         };
         let frame = place(&mut chain, &draft, at, Some(prepared.mac))?;
         let receipt = receipt(&chain, &frame);
@@ -175,6 +176,20 @@ pub(crate) fn state_of(chain: &Chain) -> State {
         run: chain.run().clone(),
         size: chain.size(),
     }
+}
+
+/// The links of a session frame: nothing of its own run is before it.
+fn links_of(request: &FrameRequest) -> Result<Vec<Link>, RecordError> {
+    let links = request.links.iter().enumerate();
+    links
+        .map(|(index, link)| match link {
+            LinkRequest::Exact(link) if link.seq.is_none() => Ok(link.clone()),
+            _ => Err(RecordError::NoLink {
+                pointer: format!("/links/{index}"),
+                wanted: "before the first".to_owned(),
+            }),
+        })
+        .collect()
 }
 
 /// The body of a session frame as it was sent.

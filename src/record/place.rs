@@ -231,6 +231,18 @@ impl Batch {
         {
             return self.again(tx, run, keys, one.sameness(key), *seq).await;
         }
+        if let Some(key) = one
+            .result
+            .as_ref()
+            .and_then(|part| part.request.key.as_ref())
+            && let Some(seq) = self.known.get(key)
+        {
+            return Err(RecordError::KeyConflict {
+                key: key.clone(),
+                run: run.clone(),
+                seq: *seq,
+            });
+        }
         if sealed {
             return Err(RecordError::Sealed(run.clone()));
         }
@@ -243,18 +255,6 @@ impl Batch {
             return Err(RecordError::HeadMoved {
                 head: self.chain.head(),
                 size: self.chain.size(),
-            });
-        }
-        if let Some(key) = one
-            .result
-            .as_ref()
-            .and_then(|part| part.request.key.as_ref())
-            && let Some(seq) = self.known.get(key)
-        {
-            return Err(RecordError::KeyConflict {
-                key: key.clone(),
-                run: run.clone(),
-                seq: *seq,
             });
         }
         // Placed on a copy: a frame that is refused half way, after a turn_end that it needed, leaves nothing.
@@ -271,7 +271,17 @@ impl Batch {
         self.frames.append(&mut placed);
         self.chain = chain;
         let mut one = one;
-        if let (Some(part), Some(receipt)) = (one.result.take(), &result) {
+        if let (Some(mut part), Some(receipt)) = (one.result.take(), &result) {
+            // The result alone is the same frame again, as it will be once the batch is stored.
+            if let (Some(key), fingerprint) = part.take_identity() {
+                let alone = Appended {
+                    receipt: receipt.clone(),
+                    created: true,
+                    result: None,
+                    signed: None,
+                };
+                self.done.insert(key, (fingerprint, alone));
+            }
             self.payloads.extend(part.rows(receipt.seq));
         }
         let (key, fingerprint) = one.take_identity();
