@@ -7,9 +7,8 @@ psql -v ON_ERROR_STOP=1 --no-psqlrc --quiet --username "${POSTGRES_USER:-postgre
     --set owner="$OWNER_PASSWORD" --set runtime="$RUNTIME_PASSWORD" <<'SQL'
 -- What the server works as: it owns nothing. The migrations give it its few rights.
 create role onrecord_app nologin;
--- Owns the tables and migrates them. It may create roles because the first migration asks for the
--- role above wherever it is missing.
-create role onrecord_owner login createrole password :'owner';
+-- Owns the tables and migrates them.
+create role onrecord_owner login password :'owner';
 -- What the server logs in as.
 create role onrecord login password :'runtime' in role onrecord_app;
 create database onrecord owner onrecord_owner encoding 'UTF8' template template0 lc_collate 'C' lc_ctype 'C';

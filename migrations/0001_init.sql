@@ -5,9 +5,12 @@
 
 do $$
 begin
-  create role onrecord_app nologin;
+  -- Asked for first: whoever may not make roles may still own a database in which the role is there.
+  if not exists (select from pg_roles where rolname = 'onrecord_app') then
+    create role onrecord_app nologin;
+  end if;
 exception
-  -- Roles belong to the whole cluster: another database, or one migrating at this moment, made it.
+  -- Roles belong to the whole cluster: another database that migrates at this moment made it.
   when duplicate_object or unique_violation then null;
 end
 $$;
@@ -16,7 +19,8 @@ do $$
 begin
   execute format('grant onrecord_app to %I', current_user);
 exception
-  when others then null; -- a superuser needs no grant
+  -- A superuser needs no grant, and whoever may not give it has been given it by who may.
+  when insufficient_privilege or invalid_grant_operation then null;
 end
 $$;
 
@@ -269,3 +273,4 @@ grant select, insert on tenants, tokens, runs to onrecord_app;
 grant update (next_run_no, ledger_size, ledger_nodes, ledger_at, last_seal_run, last_seal_leaf) on tenants to onrecord_app;
 grant update (size, head, last_at, chain, outcome, ended, sealed_at, seal_index, seal_proof) on runs to onrecord_app;
 grant update (revoked_at) on tokens to onrecord_app;
+grant select on _sqlx_migrations to onrecord_app;

@@ -90,7 +90,7 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
             (Some(cluster), url)
         }
     };
-    Store::prepare(&url).await?;
+    Store::migrate(&url).await?;
     let store = Store::connect(&url, config.connections).await?;
     let keys = config
         .keys

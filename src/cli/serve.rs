@@ -134,7 +134,10 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let recorder = app.recorder.clone();
     let sweeper = tokio::spawn(async move {
         let mut ticks = tokio::time::interval(IDLE_CHECK);
-        while idle > 0 {
+        if idle == 0 {
+            return;
+        }
+        loop {
             ticks.tick().await;
             if let Err(error) = recorder.seal_idle(idle * 3_600).await {
                 tracing::warn!(%error, "idle runs could not be sealed");

@@ -23,14 +23,14 @@ const OK: Health = Health {
 };
 
 /// Whether the process runs.
-#[utoipa::path(get, path = "/health/live", tag = "operate", operation_id = "live", responses((status = 200, description = "It runs", body = Health)))]
+#[utoipa::path(get, path = "/health/live", tag = "operate", operation_id = "live", security(()), responses((status = 200, description = "It runs", body = Health)))]
 pub(crate) async fn live() -> Response {
     axum::Json(OK).into_response()
 }
 
 /// Whether the database answers and the keys are there.
 #[utoipa::path(
-    get, path = "/health/ready", tag = "operate", operation_id = "ready",
+    get, path = "/health/ready", tag = "operate", operation_id = "ready", security(()),
     responses(
         (status = 200, description = "Ready", body = Health),
         (status = 503, description = "Not ready", body = Problem, content_type = "application/problem+json"),

@@ -14,6 +14,7 @@ mod request;
 mod schema;
 mod seal_run;
 mod serve;
+mod tenants;
 mod tokens;
 mod verification;
 
@@ -102,7 +103,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(verification::read_trust))
         .routes(routes!(tokens::create_token, tokens::list_tokens))
         .routes(routes!(tokens::revoke_token))
-        .routes(routes!(tokens::create_tenant))
+        .routes(routes!(tenants::create_tenant))
         .routes(routes!(health::live))
         .routes(routes!(health::ready))
 }

@@ -1,4 +1,4 @@
-//! `/v1/tokens`: API tokens of the caller's tenant; `/v1/tenants`: new tenants.
+//! `/v1/tokens`: API tokens of the caller's tenant.
 
 use super::App;
 use super::problem::Problem;
@@ -218,66 +218,4 @@ pub(crate) async fn revoke_token(
         ));
     }
     Ok(StatusCode::NO_CONTENT.into_response())
-}
-
-/// A tenant to make.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct NewTenantRequest {
-    /// What people call it; never in evidence.
-    name: String,
-}
-
-/// A new tenant and its owner's token, shown this once.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct NewTenantBody {
-    /// The tenant.
-    tenant: String,
-    /// Its owner's token.
-    token: String,
-}
-
-/// Makes a tenant with keys and a ledger of its own. Only an administrator of the server's first tenant may.
-#[utoipa::path(
-    post, path = "/v1/tenants", tag = "administer", operation_id = "createTenant",
-    request_body(content = NewTenantRequest, content_type = "application/json"),
-    responses(
-        (status = 201, description = "The tenant", body = NewTenantBody),
-        (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = Problem, content_type = "application/problem+json"),
-    )
-)]
-pub(crate) async fn create_tenant(
-    State(app): State<App>,
-    Authenticated(caller): Authenticated,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, Problem> {
-    caller.needs(&[Role::Admin])?;
-    let bytes = super::body::read(&headers, body, BODY_BYTES).await?;
-    let request: NewTenantRequest = serde_json::from_slice(&bytes)
-        .map_err(|_| Problem::parameter("the body", "{\"name\": \"…\"}"))?;
-    if request.name.is_empty()
-        || request.name.chars().count() > 200
-        || request.name.chars().any(char::is_control)
-    {
-        return Err(Problem::parameter(
-            "name",
-            "1 to 200 characters, none of them a control character",
-        ));
-    }
-    let (tenant, token) = app
-        .recorder
-        .add_tenant(caller, app.public_host.clone(), request.name)
-        .await?;
-    let body = NewTenantBody {
-        tenant: tenant.to_string(),
-        token: token.token.0,
-    };
-    Ok((
-        StatusCode::CREATED,
-        [(header::CACHE_CONTROL, "no-store")],
-        axum::Json(body),
-    )
-        .into_response())
 }

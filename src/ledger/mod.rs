@@ -126,3 +126,23 @@ pub(crate) async fn proof(
     }
     .to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_stands_still_for_five_seconds_and_then_it_is_an_error() {
+        let at = |micros| Timestamp::from_micros(micros).unwrap();
+        assert_eq!(later(at(7), None), Ok(at(7)));
+        assert_eq!(later(at(9), Some(at(8))), Ok(at(9)));
+        assert_eq!(
+            later(at(0), Some(at(CLOCK_SLACK_MICROS))),
+            Ok(at(CLOCK_SLACK_MICROS))
+        );
+        assert_eq!(
+            later(at(0), Some(at(CLOCK_SLACK_MICROS + 1_000))),
+            Err(5_001)
+        );
+    }
+}

@@ -1,11 +1,14 @@
 //! Recording: intake, commitment, encryption, the place in the chain, durability, receipt.
 //!
-//! The way of a frame goes forward only, and [`append`] is the one place that extends a chain. Work
+//! The way of a frame goes forward only, and `place` is the one file that extends a chain. Work
 //! that writes runs in tasks of its own: a client that hangs up cancels nothing.
 
 pub mod append;
+mod head;
 pub mod intake;
 pub mod open;
+mod place;
+mod prepare;
 pub mod read;
 pub mod seal;
 

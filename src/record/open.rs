@@ -1,7 +1,9 @@
 //! Opening: tenants, and runs with their session frames.
 
-use super::append::{Appended, Prepared, STORE_ID};
+use super::append::Appended;
 use super::intake::FrameRequest;
+use super::place::{STORE_ID, place, receipt, retried};
+use super::prepare::Prepared;
 use super::{RecordError, Recorder};
 use crate::access::{self, Caller, NewToken, TokenRequest};
 use crate::ledger;
@@ -97,9 +99,7 @@ impl Recorder {
             && let Some(run) = store::runs::opened_with(&mut tx, &caller.tenant, key).await?
         {
             let run_keys = keys.open_run(&run, &store::runs::keys(&mut tx, &run).await?)?;
-            let retried =
-                super::append::retried(&mut tx, &run, key, &run_keys, &request.fingerprint())
-                    .await?;
+            let retried = retried(&mut tx, &run, key, &run_keys, &request.fingerprint()).await?;
             return retried.ok_or_else(|| store::contradiction("frames", "key", &run).into());
         }
         let at = ledger::next_time(&tenant)?;
@@ -114,8 +114,8 @@ impl Recorder {
             key: key.clone().unwrap_or_else(|| format!("{STORE_ID}/session")),
             ..prepared.draft(&[])
         };
-        let frame = super::append::place(&mut chain, &draft, at, Some(prepared.mac))?;
-        let receipt = super::append::receipt(&chain, &frame);
+        let frame = place(&mut chain, &draft, at, Some(prepared.mac))?;
+        let receipt = receipt(&chain, &frame);
 
         let open = RunOpen {
             at,

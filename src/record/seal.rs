@@ -1,7 +1,7 @@
 //! Sealing: the signed statement over a whole run, made once.
 
-use super::append::{STORE_ID, close_turn, place};
 use super::open::state_of;
+use super::place::{STORE_ID, close_turn, place};
 use super::{RecordError, Recorder};
 use crate::access::Caller;
 use crate::ledger::{self, later};

@@ -148,15 +148,6 @@ impl Store {
         Ok(())
     }
 
-    /// Brings the tables to this version if the role of the address may; says what to do if it may not.
-    pub async fn prepare(url: &str) -> Result<(), StoreError> {
-        match Self::migrate(url).await {
-            Ok(_) => Ok(()),
-            Err(StoreError::Migration(detail)) => Err(StoreError::Migration(detail)),
-            Err(error) => Err(error),
-        }
-    }
-
     /// Waits for the right to make the first tenant; it ends when the value is dropped.
     pub(crate) async fn first_tenant_turn(&self) -> Result<Tx, StoreError> {
         let mut tx = self.pool.begin().await?;

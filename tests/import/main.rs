@@ -1,5 +1,11 @@
 //! The import: what files become, and that posting them can be repeated.
 #![allow(clippy::disallowed_methods, reason = "tests compare values")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails so"
+)]
 
 mod client;
 mod fake;

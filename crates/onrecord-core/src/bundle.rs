@@ -3,6 +3,7 @@
 //! Only names, headers and lines are here; reading and writing files is for those who have files.
 
 use crate::digest::{Hash, hex, unhex};
+use crate::frame::present;
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -145,13 +146,25 @@ pub struct Disclosure {
     /// The commitment.
     pub commit: Hash,
     /// The payload itself in base64, in a turn proof only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub data: Option<String>,
     /// Ledger index of the certificate of an erased payload.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub index: Option<u64>,
     /// Salt of a disclosed payload.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub salt: Option<Hash>,
     /// The state.
     pub state: State,
@@ -228,7 +241,11 @@ pub const TURN_PROOF: &str = "turn-proof/1";
 #[serde(deny_unknown_fields)]
 pub struct TurnProof {
     /// State of every payload of the turn.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub disclosures: Option<Vec<Disclosure>>,
     /// The turn's frames and its `turn_end`, as strings.
     pub frames: Vec<String>,
@@ -237,7 +254,11 @@ pub struct TurnProof {
     /// Inclusion path of the `turn_end` in the sealed tree.
     pub path: Vec<Hash>,
     /// The seal's `.tlog-proof`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub proof: Option<String>,
     /// The seal's envelope.
     pub seal: String,
@@ -277,6 +298,18 @@ mod tests {
         ] {
             assert_eq!(Member::from_name(name), None, "{name}");
         }
+    }
+
+    #[test]
+    fn absent_is_not_null() {
+        let line = |salt: &str| {
+            format!(
+                r#"{{"commit":"{}"{salt},"state":"withheld"}}"#,
+                Hash([1; 32])
+            )
+        };
+        assert!(serde_json::from_str::<Disclosure>(&line("")).is_ok());
+        assert!(serde_json::from_str::<Disclosure>(&line(r#","salt":null"#)).is_err());
     }
 
     #[test]

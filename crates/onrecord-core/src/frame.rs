@@ -3,17 +3,23 @@
 //! Reading takes canonical bytes apart and checks the shape; writing composes the same bytes from
 //! a [`Draft`]. What a frame means next to its neighbours is the chain's to check.
 
+mod shape;
+mod vocabulary;
+
+pub use shape::{
+    check_actor, check_body, check_key, check_links, check_media, check_name, check_payloads,
+    check_trace, signature,
+};
+pub use vocabulary::{ActorType, Kind, Rel, Status};
+
 use crate::digest::Hash;
 use crate::id::{RunId, TenantId};
 use crate::json::write_string;
-use crate::limits;
-use crate::payload;
 use crate::timestamp::Timestamp;
 use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
@@ -21,131 +27,6 @@ use serde_json::value::RawValue;
 pub const FORMAT: &str = "frame/1";
 /// The one suite of digests and signatures.
 pub const SUITE: &str = "onrecord-v1";
-
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        pub enum $name { $($(#[$variant_doc])* #[serde(rename = $word)] $variant,)* }
-
-        impl $name {
-            /// All of them, in the order of the specification.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-
-            /// The word in the format.
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $word,)* }
-            }
-
-            /// The one that a word names.
-            pub fn from_word(word: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|one| one.as_str() == word)
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str(self.as_str())
-            }
-        }
-    };
-}
-
-words! {
-    /// The closed vocabulary of frame kinds.
-    Kind {
-        /// Opens the run; frame 0 and only that.
-        Session = "session",
-        /// Opens a turn.
-        Turn = "turn",
-        /// Closes a turn with the count and root of its frames.
-        TurnEnd = "turn_end",
-        /// A tool was asked to do something.
-        ToolCall = "tool_call",
-        /// What a tool answered.
-        ToolResult = "tool_result",
-        /// The verdict of a gate on a candidate.
-        GateResult = "gate_result",
-        /// A model was asked.
-        ModelCall = "model_call",
-        /// What a model answered.
-        ModelResult = "model_result",
-        /// Something was observed.
-        Observation = "observation",
-        /// An alternative was chosen, by a policy or by a person.
-        Decision = "decision",
-        /// Something outside the run was changed.
-        SideEffect = "side_effect",
-        /// The context was compacted, evicted, re-encoded or served from a cache.
-        Context = "context",
-        /// Chunks were retrieved.
-        Retrieval = "retrieval",
-        /// Memory was read or written.
-        Memory = "memory",
-        /// A file has a new version.
-        FileVersion = "file_version",
-        /// A point from which the run can be resumed.
-        Snapshot = "snapshot",
-        /// How the run came out.
-        Outcome = "outcome",
-        /// Ends the run; nothing follows.
-        SessionEnd = "session_end",
-    }
-}
-
-words! {
-    /// Who wrote a frame.
-    ActorType {
-        /// The agent itself.
-        Agent = "agent",
-        /// A person.
-        Human = "human",
-        /// The store.
-        System = "system",
-        /// A tool that the agent called.
-        Tool = "tool",
-        /// A gate.
-        Verifier = "verifier",
-        /// A program that reads transcripts.
-        Importer = "importer",
-    }
-}
-
-words! {
-    /// How a link is meant.
-    Rel {
-        /// Made from it.
-        DerivedFrom = "derived_from",
-        /// Observed by it.
-        ObservedBy = "observed_by",
-        /// Selected by it.
-        SelectedBy = "selected_by",
-        /// Caused by it.
-        Caused = "caused",
-        /// Verified by it.
-        VerifiedBy = "verified_by",
-        /// Stands in its place.
-        Replaced = "replaced",
-        /// Cancelled it.
-        Cancelled = "cancelled",
-        /// Answers it.
-        Answers = "answers",
-        /// Uses it.
-        Uses = "uses",
-    }
-}
-
-words! {
-    /// How a run came out: `outcome.body.status`.
-    Status {
-        /// Done.
-        Completed = "completed",
-        /// Not done.
-        Failed = "failed",
-        /// Stopped.
-        Cancelled = "cancelled",
-    }
-}
 
 /// Who wrote a frame: `{type, id, keyid?}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -359,7 +240,7 @@ pub enum BadFrame {
 }
 
 /// A member that is there must have a value: null is refused, absent is `None`.
-fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+pub(crate) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
@@ -455,7 +336,7 @@ impl<'a> Frame<'a> {
             check_trace(trace)?;
         }
         if let Some(submitted) = &self.submitted {
-            check_submitted(submitted)?;
+            shape::check_submitted(submitted)?;
         }
         match self.kind {
             Kind::Session => self
@@ -476,166 +357,6 @@ fn other_format(found: Option<&str>) -> BadFrame {
         "the frame's format is {}, expected {FORMAT}",
         found.unwrap_or("absent")
     ))
-}
-
-/// An idempotency key: 1 to 200 printable ASCII characters.
-pub fn check_key(key: &str) -> Result<(), String> {
-    if key.is_empty() || key.len() > limits::KEY_CHARS || !printable(key) {
-        return Err(format!(
-            "key: 1 to {} printable ASCII characters",
-            limits::KEY_CHARS
-        ));
-    }
-    Ok(())
-}
-
-/// A body: the canonical bytes of an object.
-pub fn check_body(body: &[u8]) -> Result<(), String> {
-    if body.first() == Some(&b'{') {
-        Ok(())
-    } else {
-        Err("body: an object".into())
-    }
-}
-
-/// An actor: an id of 1 to 200 characters without control characters.
-pub fn check_actor(actor: &Actor) -> Result<(), String> {
-    let length = actor.id.chars().count();
-    if length == 0 || length > limits::ACTOR_CHARS || actor.id.chars().any(char::is_control) {
-        return Err(format!(
-            "actor.id: 1 to {} characters, no control characters",
-            limits::ACTOR_CHARS
-        ));
-    }
-    Ok(())
-}
-
-/// The media type of a payload: 1 to 127 printable ASCII characters.
-pub fn check_media(media: &str) -> Result<(), String> {
-    if media.is_empty() || media.len() > limits::MEDIA_CHARS || !printable(media) {
-        return Err(format!(
-            "media: 1 to {} printable ASCII characters",
-            limits::MEDIA_CHARS
-        ));
-    }
-    Ok(())
-}
-
-/// The name of a payload: `[a-z][a-z0-9_.-]{0,63}`.
-pub fn check_name(name: &str) -> Result<(), String> {
-    let rest = |byte: u8| {
-        byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'.' | b'-')
-    };
-    let fits = name.len() <= limits::NAME_CHARS
-        && name.as_bytes().first().is_some_and(u8::is_ascii_lowercase)
-        && name.bytes().all(rest);
-    if fits {
-        Ok(())
-    } else {
-        Err("name: a lower-case letter and up to 63 of a-z, 0-9, `_`, `.`, `-`".into())
-    }
-}
-
-/// A W3C trace context: 32 and 16 lower-case hex digits, not all zero.
-pub fn check_trace(trace: &Trace) -> Result<(), String> {
-    let fits = |text: &str, length: usize| {
-        text.len() == length
-            && text
-                .bytes()
-                .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-            && text.bytes().any(|byte| byte != b'0')
-    };
-    if fits(&trace.trace_id, 32) && fits(&trace.span_id, 16) {
-        return Ok(());
-    }
-    Err("trace: trace_id of 32 and span_id of 16 lower-case hex digits, not all zero".into())
-}
-
-/// Payload references: not empty where present, each of the right shape.
-pub fn check_payloads(payloads: Option<&[PayloadRef]>) -> Result<(), String> {
-    let Some(payloads) = payloads else {
-        return Ok(());
-    };
-    if payloads.is_empty() {
-        return Err("payloads: absent rather than empty".into());
-    }
-    for one in payloads {
-        check_name(&one.name)?;
-        check_media(&one.media)?;
-        if !payload::is_bucket(one.size) {
-            return Err(format!("payloads: size {} is no bucket", one.size));
-        }
-        if one.tier > 3 {
-            return Err("payloads: tier is 0 to 3".into());
-        }
-        if one.kept == Some(true) {
-            return Err("payloads: kept is false or absent".into());
-        }
-        check_redactions(one.redactions.as_deref())?;
-    }
-    Ok(())
-}
-
-fn check_redactions(redactions: Option<&[Redaction]>) -> Result<(), String> {
-    let Some(redactions) = redactions else {
-        return Ok(());
-    };
-    if redactions.is_empty() {
-        return Err("redactions: absent rather than empty".into());
-    }
-    for one in redactions {
-        let place = match (&one.pointer, one.range) {
-            (Some(pointer), None) => pointer.is_empty() || pointer.starts_with('/'),
-            (None, Some((start, end))) => start < end,
-            _ => false,
-        };
-        if !place {
-            return Err("redactions: either a pointer or a range that is not empty".into());
-        }
-    }
-    Ok(())
-}
-
-/// Links: not empty where present, each `{rel, seq}` or `{rel, run, hash}`.
-pub fn check_links(links: Option<&[Link]>) -> Result<(), String> {
-    let Some(links) = links else { return Ok(()) };
-    if links.is_empty() {
-        return Err("links: absent rather than empty".into());
-    }
-    let fits = |link: &Link| {
-        matches!(
-            (link.seq, &link.run, &link.hash),
-            (Some(_), None, None) | (None, Some(_), Some(_))
-        )
-    };
-    if links.iter().all(fits) {
-        Ok(())
-    } else {
-        Err("links: each is {rel, seq} or {rel, run, hash}".into())
-    }
-}
-
-fn check_submitted(submitted: &Submitted) -> Result<(), String> {
-    if submitted.n == 0 {
-        return Err("submitted.n: counts from 1".into());
-    }
-    signature(&submitted.sig)
-        .map(|_| ())
-        .ok_or_else(|| "submitted.sig: 64 bytes in base64".into())
-}
-
-/// The 64 bytes of a signature in canonical base64.
-pub fn signature(text: &str) -> Option<[u8; 64]> {
-    use base64::Engine as _;
-    base64::engine::general_purpose::STANDARD
-        .decode(text)
-        .ok()?
-        .try_into()
-        .ok()
-}
-
-fn printable(text: &str) -> bool {
-    text.bytes().all(|byte| (0x20..=0x7e).contains(&byte))
 }
 
 /// A frame before it has its place: all but `onrecord`, `tenant`, `run`, `seq`, `prev` and `at`.

@@ -1,7 +1,7 @@
 //! Checks onrecord evidence offline, trusting nobody but the keys that the reader pins.
 //!
 //! What is checked, in which order, and what must be refused is in `docs/spec/verification.md`. Parsing
-//! is in `onrecord-core` and [`mod@tar`], cryptography in [`mod@signature`], policy in [`mod@trust`]; the server
+//! is in `onrecord-core` and `tar`, cryptography in `signature`, policy in `trust`; the server
 //! and both command lines call [`verify`] and give the same [`Report`].
 
 mod check;

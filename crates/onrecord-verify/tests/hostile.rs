@@ -289,3 +289,17 @@ fn one_byte_at_a_time_is_the_same() {
         assert_eq!(verify(Slow(&bytes), &options), whole, "{file}");
     }
 }
+
+#[test]
+fn a_seal_counts_only_before_the_end_of_its_key() {
+    let text = String::from_utf8(vector("trust.txt")).unwrap();
+    for (until, code) in [("until 3", Code::KeyRevoked), ("until 4", Code::Verified)] {
+        let text = text.replace("until 21", until);
+        let options = Options {
+            trust: Some(Trust::parse(&text).unwrap()),
+            ..Options::default()
+        };
+        let report = verify(&vector(MINIMAL)[..], &options);
+        assert_eq!(report.verdict.code, code, "{until}: {report:?}");
+    }
+}

@@ -16,7 +16,7 @@ use onrecord_core::statement::{
     Completeness, Export, ExportCounts, FRAMES_SUBJECT, LedgerPosition, MANIFEST_SUBJECT, Outcome,
     PAYLOAD_TYPE, PayloadCounts, Predicate, RunSeal, State, envelope, pae,
 };
-use onrecord_verify::{Options, Status, Trust, verify};
+use onrecord_verify::{Code, Options, Status, Trust, verify};
 use sha2::{Digest as _, Sha256};
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -51,6 +51,8 @@ fn sign(predicate: &Predicate, subject: &str, digest: &Hash) -> Vec<u8> {
 struct Shape {
     calls: u64,
     payload_bytes: usize,
+    /// Bytes by which the size in the frame is beyond the bucket.
+    beyond: u64,
 }
 
 impl Shape {
@@ -97,7 +99,7 @@ impl Shape {
                 media: "application/octet-stream".into(),
                 name: "arguments".into(),
                 redactions: None,
-                size: padded_size(self.payload_bytes as u64),
+                size: padded_size(self.payload_bytes as u64) + self.beyond,
                 tier: 2,
             };
             let body = format!(r#"{{"name":"read","operation":"op-{call}"}}"#);
@@ -231,6 +233,7 @@ fn a_generated_bundle_verifies() {
     let shape = Shape {
         calls: 300,
         payload_bytes: 1_000,
+        beyond: 0,
     };
     let mut bytes = Vec::new();
     shape.write(&mut bytes);
@@ -251,12 +254,27 @@ fn a_generated_bundle_verifies() {
     );
 }
 
+#[test]
+fn a_payload_of_another_size_than_its_frame_says_is_not_the_one() {
+    let shape = Shape {
+        calls: 2,
+        payload_bytes: 100,
+        beyond: 256,
+    };
+    let mut bytes = Vec::new();
+    shape.write(&mut bytes);
+    let report = verify(&bytes[..], &Options::default());
+    assert_eq!(report.verdict.code, Code::PayloadCommit, "{report:?}");
+    assert_eq!(report.verdict.first_bad_seq, Some(1));
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_bundle_larger_than_the_memory_verifies() {
     let shape = Shape {
         calls: 3_000,
         payload_bytes: 40_000,
+        beyond: 0,
     };
     let path = written("larger-than-memory.onrecord.tar", &shape);
     assert!(std::fs::metadata(&path).unwrap().len() > 110_000_000);
@@ -280,6 +298,7 @@ fn one_gibibyte_is_written() {
     let shape = Shape {
         calls: 120_000,
         payload_bytes: 8_192,
+        beyond: 0,
     };
     let path = written("one-gibibyte.onrecord.tar", &shape);
     assert!(std::fs::metadata(&path).unwrap().len() > 1 << 30);
