@@ -1,7 +1,7 @@
 //! `POST /v1/runs/{run}/frames`: appends one frame, or many.
 
 use super::App;
-use super::body::Chunks;
+use super::body::{Chunks, Room};
 use super::problem::Problem;
 use super::receipt::{self, AppendedBody};
 use super::request::{Authenticated, RunPath, has_media, idempotency_key, if_match, merge_key};
@@ -116,7 +116,7 @@ pub(crate) async fn append_frames(
         // Asked before the first line, so that a wrong address is an answer and not a stream.
         app.recorder.run(caller.clone(), run.clone()).await?;
         let chunks = Chunks::new(&headers, body, usize::MAX, app.body_idle)?;
-        return Ok(stream(app.recorder.clone(), caller, run, chunks));
+        return Ok(stream(&app, caller, run, chunks));
     }
     if !has_media(&headers, "application/json") {
         return Err(Problem::media_type(
@@ -127,7 +127,14 @@ pub(crate) async fn append_frames(
         head: if_match(&headers)?,
         signed,
     };
-    let bytes = super::body::read(&headers, body, intake::REQUEST_BYTES, app.body_idle).await?;
+    let (bytes, room) = super::body::read_large(
+        &headers,
+        body,
+        intake::REQUEST_BYTES,
+        app.body_idle,
+        &app.body_memory,
+    )
+    .await?;
     let mut request = intake::frame(&bytes)?;
     drop(bytes);
     merge_key(&mut request.key, idempotency_key(&headers)?)?;
@@ -135,24 +142,23 @@ pub(crate) async fn append_frames(
         .recorder
         .append(caller, run, vec![request], conditions)
         .await?;
+    drop(room);
     let appended = results.pop().unwrap_or(Err(RecordError::CutOff))?;
     Ok(receipt::response(appended))
 }
 
-fn stream(recorder: Recorder, caller: Caller, run: RunId, chunks: Chunks) -> Response {
+fn stream(app: &App, caller: Caller, run: RunId, chunks: Chunks) -> Response {
     let (sink, answers) = mpsc::channel::<Bytes>(WAITING_ANSWERS);
-    tokio::spawn(async move {
-        Stream {
-            recorder,
-            caller,
-            run,
-            sink,
-            done: 0,
-            failed: 0,
-        }
-        .run(chunks)
-        .await
-    });
+    let stream = Stream {
+        recorder: app.recorder.clone(),
+        room: app.body_memory.room(intake::REQUEST_BYTES),
+        caller,
+        run,
+        sink,
+        done: 0,
+        failed: 0,
+    };
+    tokio::spawn(stream.run(chunks));
     let answers = futures_util::stream::unfold(answers, |mut answers| async move {
         answers
             .recv()
@@ -169,6 +175,8 @@ fn stream(recorder: Recorder, caller: Caller, run: RunId, chunks: Chunks) -> Res
 /// One stream of frames and the answers to it.
 struct Stream {
     recorder: Recorder,
+    /// For a line that is not whole yet, until it is recorded.
+    room: Room,
     caller: Caller,
     run: RunId,
     sink: mpsc::Sender<Bytes>,
@@ -185,7 +193,11 @@ impl Stream {
     async fn run(mut self, chunks: Chunks) {
         let problem = match self.read(chunks).await {
             Ok(()) => None,
-            Err(Some(problem)) => Some(problem),
+            // Of one request nothing would be stored; of a stream everything that has a result is.
+            Err(Some(problem)) => Some(Problem {
+                action: "Send the lines that have no result again, with the same keys.".to_owned(),
+                ..problem
+            }),
             Err(None) => return,
         };
         let done = Done {
@@ -201,6 +213,10 @@ impl Stream {
         let mut buffer: Vec<u8> = Vec::new();
         let mut searched = 0;
         while let Some(chunk) = chunks.next().await.map_err(Some)? {
+            if let Err(problem) = self.room.hold(buffer.len() + chunk.len()).await {
+                chunks.drain();
+                return Err(Some(problem));
+            }
             buffer.extend_from_slice(&chunk);
             let (mut batch, mut bytes, mut start) = (Vec::new(), 0, 0);
             while let Some(end) = buffer[searched..].iter().position(|byte| *byte == b'\n') {
@@ -219,6 +235,11 @@ impl Stream {
             self.append(batch).await.map_err(|Gone| None)?;
             buffer.drain(..start);
             searched = buffer.len();
+            if start > 0 {
+                // The capacity of a long line is not kept for the short ones that follow.
+                buffer.shrink_to(buffer.len().max(1 << 20));
+                self.room.release();
+            }
             if buffer.len() > intake::REQUEST_BYTES {
                 chunks.drain();
                 return Err(Some(Problem::body_too_large(intake::REQUEST_BYTES)));

@@ -34,9 +34,18 @@ pub(crate) async fn open_run(
     if !has_media(&headers, "application/json") {
         return Err(Problem::media_type("application/json"));
     }
-    let bytes = super::body::read(&headers, body, intake::REQUEST_BYTES, app.body_idle).await?;
+    let (bytes, room) = super::body::read_large(
+        &headers,
+        body,
+        intake::REQUEST_BYTES,
+        app.body_idle,
+        &app.body_memory,
+    )
+    .await?;
     let mut request = intake::opening(&bytes)?;
     drop(bytes);
     merge_key(&mut request.key, idempotency_key(&headers)?)?;
-    Ok(receipt::response(app.recorder.open(caller, request).await?))
+    let appended = app.recorder.open(caller, request).await?;
+    drop(room);
+    Ok(receipt::response(appended))
 }
