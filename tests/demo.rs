@@ -1,5 +1,11 @@
 //! `onrecord demo --exit`, as a script runs it: the whole product once, from an empty folder to a verdict.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "the helpers of a test fail it"
+)]
+
 use onrecord::postgres::Installation;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
