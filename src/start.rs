@@ -1,6 +1,6 @@
 //! Starting a server: the database, the keys, the first tenant and its token.
 
-use crate::http::{App, UPLOAD_BYTES};
+use crate::http::{App, BODY_IDLE, UPLOAD_BYTES};
 use crate::postgres::{Cluster, Durability, PostgresError};
 use crate::record::{RecordError, Recorder};
 use crate::store::{Store, StoreError};
@@ -113,6 +113,7 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
         recorder,
         public_host: config.public_host.clone(),
         upload_bytes: UPLOAD_BYTES,
+        body_idle: BODY_IDLE,
     };
     Ok(Started {
         app,

@@ -46,9 +46,9 @@ impl Recorder {
             .map(|bytes| Frame::parse(bytes))
             .collect::<Result<Vec<_>, _>>()
             .map_err(|_| store::contradiction("frames", "bytes", run))?;
-        let last = frames.last().ok_or(RecordError::TurnNotOpen {
-            asked: turn,
-            open: None,
+        let last = frames.last().ok_or(RecordError::NoTurn {
+            run: run.clone(),
+            turn,
         })?;
         let size = row.chain.size();
         let hashes = store::frames::hashes(&mut tx, run, size).await?;

@@ -115,7 +115,7 @@ pub(crate) async fn append_frames(
         }
         // Asked before the first line, so that a wrong address is an answer and not a stream.
         app.recorder.run(caller.clone(), run.clone()).await?;
-        let chunks = Chunks::new(&headers, body, usize::MAX)?;
+        let chunks = Chunks::new(&headers, body, usize::MAX, app.body_idle)?;
         return Ok(stream(app.recorder.clone(), caller, run, chunks));
     }
     if !has_media(&headers, "application/json") {
@@ -127,7 +127,7 @@ pub(crate) async fn append_frames(
         head: if_match(&headers)?,
         signed,
     };
-    let bytes = super::body::read(&headers, body, intake::REQUEST_BYTES).await?;
+    let bytes = super::body::read(&headers, body, intake::REQUEST_BYTES, app.body_idle).await?;
     let mut request = intake::frame(&bytes)?;
     drop(bytes);
     merge_key(&mut request.key, idempotency_key(&headers)?)?;

@@ -7,19 +7,18 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use std::time::Duration;
 
-/// How long the next bytes of a body may take.
-pub(crate) const IDLE: Duration = Duration::from_secs(30);
 /// How much of a body that is too large is read on, so that its sender gets to read the answer.
 const DRAIN_BYTES: usize = 64 * 1024 * 1024;
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// Reads a whole body of at most `limit` bytes.
+/// Reads a whole body of at most `limit` bytes, each piece of which may take `idle`.
 pub(crate) async fn read(
     headers: &HeaderMap,
     body: Body,
     limit: usize,
+    idle: Duration,
 ) -> Result<Vec<u8>, Problem> {
-    let mut chunks = Chunks::new(headers, body, limit)?;
+    let mut chunks = Chunks::new(headers, body, limit, idle)?;
     let mut bytes = Vec::new();
     while let Some(chunk) = chunks.next().await? {
         if bytes.len() + chunk.len() > limit {
@@ -32,18 +31,29 @@ pub(crate) async fn read(
 }
 
 /// A body chunk by chunk.
-pub(crate) struct Chunks(Option<axum::body::BodyDataStream>);
+pub(crate) struct Chunks {
+    stream: Option<axum::body::BodyDataStream>,
+    idle: Duration,
+}
 
 impl Chunks {
     /// Refuses what is encoded, and what says of itself that it is over `limit` bytes.
-    pub(crate) fn new(headers: &HeaderMap, body: Body, limit: usize) -> Result<Self, Problem> {
+    pub(crate) fn new(
+        headers: &HeaderMap,
+        body: Body,
+        limit: usize,
+        idle: Duration,
+    ) -> Result<Self, Problem> {
         if headers
             .get(header::CONTENT_ENCODING)
             .is_some_and(|encoding| encoding != "identity")
         {
             return Err(Problem::media_type("an uncompressed body"));
         }
-        let mut chunks = Self(Some(body.into_data_stream()));
+        let mut chunks = Self {
+            stream: Some(body.into_data_stream()),
+            idle,
+        };
         let length = headers
             .get(header::CONTENT_LENGTH)
             .and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
@@ -59,11 +69,11 @@ impl Chunks {
 
     /// The next bytes; `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
-        let Some(stream) = &mut self.0 else {
+        let Some(stream) = &mut self.stream else {
             return Ok(None);
         };
-        match tokio::time::timeout(IDLE, stream.next()).await {
-            Err(_) => Err(Problem::body_timeout()),
+        match tokio::time::timeout(self.idle, stream.next()).await {
+            Err(_) => Err(Problem::body_timeout(self.idle)),
             Ok(None) => Ok(None),
             Ok(Some(Ok(chunk))) => Ok(Some(chunk)),
             Ok(Some(Err(_))) => Err(Problem::body_broken()),
@@ -73,7 +83,7 @@ impl Chunks {
     /// Reads on for a while in the background, and keeps nothing. A connection that is closed on unread
     /// bytes is reset, and the sender would lose the answer.
     pub(crate) fn drain(&mut self) {
-        let Some(mut stream) = self.0.take() else {
+        let Some(mut stream) = self.stream.take() else {
             return;
         };
         tokio::spawn(tokio::time::timeout(DRAIN, async move {

@@ -26,6 +26,7 @@ use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse as _;
 use problem::Problem;
+use std::time::Duration;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetRequestIdLayer};
 use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
@@ -45,7 +46,12 @@ pub struct App {
     pub public_host: String,
     /// Bytes of an uploaded bundle at most.
     pub upload_bytes: usize,
+    /// How long the next bytes of a body may take.
+    pub body_idle: Duration,
 }
+
+/// How long the next bytes of a body may take, unless a test says otherwise.
+pub const BODY_IDLE: Duration = Duration::from_secs(30);
 
 /// 64 GiB: more than any bundle of ours has members for.
 pub const UPLOAD_BYTES: usize = 64 * 1024 * 1024 * 1024;

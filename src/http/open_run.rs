@@ -34,7 +34,7 @@ pub(crate) async fn open_run(
     if !has_media(&headers, "application/json") {
         return Err(Problem::media_type("application/json"));
     }
-    let bytes = super::body::read(&headers, body, intake::REQUEST_BYTES).await?;
+    let bytes = super::body::read(&headers, body, intake::REQUEST_BYTES, app.body_idle).await?;
     let mut request = intake::opening(&bytes)?;
     drop(bytes);
     merge_key(&mut request.key, idempotency_key(&headers)?)?;

@@ -98,12 +98,12 @@ impl Problem {
     }
 
     /// The body stopped coming.
-    pub fn body_timeout() -> Self {
+    pub fn body_timeout(idle: std::time::Duration) -> Self {
         Self::new(
             StatusCode::REQUEST_TIMEOUT,
             "body_timeout",
             "The body stopped coming",
-            "no byte of the body came for 30 s",
+            format!("no byte of the body came for {} s", idle.as_secs_f32()),
             "Send the request again; nothing of it was stored.",
         )
     }
@@ -308,6 +308,7 @@ impl From<RecordError> for Problem {
             RecordError::Access(error) => error.into(),
             RecordError::NoRun(_) => missing("run_not_found", "No such run"),
             RecordError::NoFrame { .. } => missing("frame_not_found", "No such frame"),
+            RecordError::NoTurn { .. } => missing("turn_not_found", "No such turn"),
             RecordError::Sealed(_) => conflict(
                 "run_sealed",
                 "The run is sealed",

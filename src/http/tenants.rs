@@ -47,7 +47,7 @@ pub(crate) async fn create_tenant(
     body: Body,
 ) -> Result<Response, Problem> {
     caller.needs(&[Role::Admin])?;
-    let bytes = super::body::read(&headers, body, BODY_BYTES).await?;
+    let bytes = super::body::read(&headers, body, BODY_BYTES, app.body_idle).await?;
     let request: NewTenantRequest = serde_json::from_slice(&bytes)
         .map_err(|_| Problem::parameter("the body", "{\"name\": \"…\"}"))?;
     if request.name.is_empty()

@@ -50,7 +50,7 @@ pub(crate) async fn verify_file(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let mut chunks = Chunks::new(&headers, body, app.upload_bytes)?;
+    let mut chunks = Chunks::new(&headers, body, app.upload_bytes, app.body_idle)?;
     let (sink, pieces) = mpsc::channel::<Result<bytes::Bytes, std::io::Error>>(8);
     let recorder = app.recorder.clone();
     let report = tokio::spawn(async move { recorder.verify_stream(caller, pieces).await });

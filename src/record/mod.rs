@@ -43,6 +43,14 @@ pub enum RecordError {
         /// The place.
         seq: u64,
     },
+    /// No such turn in the run.
+    #[error("run {run} has no turn {turn}")]
+    NoTurn {
+        /// The run.
+        run: RunId,
+        /// The number.
+        turn: u64,
+    },
     /// The run is sealed.
     #[error("run {0} is sealed; nothing can be added")]
     Sealed(RunId),

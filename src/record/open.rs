@@ -1,9 +1,9 @@
 //! Opening: tenants, and runs with their session frames.
 
 use super::append::Appended;
-use super::intake::FrameRequest;
+use super::intake::{FrameRequest, LinkRequest};
 use super::place::{STORE_ID, place, receipt, retried};
-use super::prepare::Prepared;
+use super::prepare::{Prepared, Sameness};
 use super::{RecordError, Recorder};
 use crate::access::{self, Caller, NewToken, TokenRequest};
 use crate::ledger;
@@ -11,7 +11,7 @@ use crate::store;
 use crate::vault::{self, TenantKeys};
 use onrecord_core::chain::Chain;
 use onrecord_core::digest::Hash;
-use onrecord_core::frame::{Draft, SUITE};
+use onrecord_core::frame::{Draft, Link, SUITE};
 use onrecord_core::id::{Origin, TenantId};
 use onrecord_core::json;
 use onrecord_core::limits;
@@ -86,11 +86,13 @@ impl Recorder {
     async fn open_now(
         &self,
         caller: &Caller,
-        request: FrameRequest,
+        mut request: FrameRequest,
     ) -> Result<Appended, RecordError> {
-        let actor = caller.speak(request.actor.clone(), request.kind)?;
+        let actor = caller.speak(request.actor.take(), request.kind)?;
+        request.actor = Some(actor.clone());
         let sent = request.body.clone();
         let session = SessionBody::read(&sent)?;
+        let links = links_of(&request)?;
         let keys = self.keys(&caller.tenant).await?;
         let key = request.key.clone();
         let mut tx = self.store.begin(&caller.tenant).await?;
@@ -99,7 +101,13 @@ impl Recorder {
             && let Some(run) = store::runs::opened_with(&mut tx, &caller.tenant, key).await?
         {
             let run_keys = keys.open_run(&run, &store::runs::keys(&mut tx, &run).await?)?;
-            let retried = retried(&mut tx, &run, key, &run_keys, &request.fingerprint()).await?;
+            let fingerprint = request.fingerprint();
+            let sameness = Sameness {
+                key,
+                result_key: None,
+                fingerprint: &fingerprint,
+            };
+            let retried = retried(&mut tx, &run, &run_keys, sameness).await?;
             return retried.ok_or_else(|| store::contradiction("frames", "key", &run).into());
         }
         let at = ledger::next_time(&tenant)?;
@@ -112,7 +120,7 @@ impl Recorder {
         let draft = Draft {
             body,
             key: key.clone().unwrap_or_else(|| format!("{STORE_ID}/session")),
-            ..prepared.draft(&[])
+            ..prepared.draft(&links)
         };
         let frame = place(&mut chain, &draft, at, Some(prepared.mac))?;
         let receipt = receipt(&chain, &frame);
@@ -168,6 +176,20 @@ pub(crate) fn state_of(chain: &Chain) -> State {
         run: chain.run().clone(),
         size: chain.size(),
     }
+}
+
+/// The links of a session frame: nothing of its own run is before it.
+fn links_of(request: &FrameRequest) -> Result<Vec<Link>, RecordError> {
+    let links = request.links.iter().enumerate();
+    links
+        .map(|(index, link)| match link {
+            LinkRequest::Exact(link) if link.seq.is_none() => Ok(link.clone()),
+            _ => Err(RecordError::NoLink {
+                pointer: format!("/links/{index}"),
+                wanted: "before the first".to_owned(),
+            }),
+        })
+        .collect()
 }
 
 /// The body of a session frame as it was sent.

@@ -1,0 +1,128 @@
+//! A server in this process, over a database of its own.
+
+use crate::api::Api;
+use crate::api::audit::audit;
+use crate::api::bundle::Bundle;
+use crate::harness::{self, TestDatabase};
+use onrecord::http::{self, App};
+use onrecord::postgres::Durability;
+use onrecord::start::{Config, start};
+use onrecord_core::receipt::Receipt;
+use onrecord_verify::Report;
+use sqlx::{Connection as _, PgConnection, Row as _};
+use std::fmt::Display;
+use std::sync::Arc;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+pub struct Server {
+    /// The owner.
+    pub api: Api,
+    pub app: App,
+    pub data_dir: Arc<TempDir>,
+    pub database: Arc<TestDatabase>,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<std::io::Result<()>>,
+}
+
+impl Server {
+    pub async fn start() -> Self {
+        Self::start_as(|_| ()).await
+    }
+
+    /// Starts a server whose limits a test sets.
+    pub async fn start_as(change: impl FnOnce(&mut App)) -> Self {
+        let database = Arc::new(harness::database().await);
+        let data_dir = Arc::new(TempDir::new().expect("a folder"));
+        Self::over(database, data_dir, None, change).await
+    }
+
+    async fn over(
+        database: Arc<TestDatabase>,
+        data_dir: Arc<TempDir>,
+        token: Option<String>,
+        change: impl FnOnce(&mut App),
+    ) -> Self {
+        crate::log::capture();
+        let config = Config {
+            data_dir: data_dir.path().to_owned(),
+            database_url: Some(database.url.clone()),
+            postgres_bin: None,
+            keys: None,
+            root_key: None,
+            public_host: "records.example".to_owned(),
+            connections: 6,
+            durability: Durability::Disposable,
+            new_token: false,
+        };
+        let started = start(&config).await.expect("the server starts");
+        let made = started.token.map(|(_, token)| token);
+        let token = token.or(made).expect("the first token");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
+        let address = listener.local_addr().expect("an address");
+        let mut app = started.app;
+        change(&mut app);
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(http::serve(listener, app.clone(), async {
+            let _ = stopped.await;
+        }));
+        Self {
+            api: Api::new(format!("http://{address}"), token),
+            app,
+            data_dir,
+            database,
+            stop,
+            task,
+        }
+    }
+
+    /// Another server on the same database with the same keys.
+    pub async fn second(&self) -> Self {
+        let (database, data_dir) = (self.database.clone(), self.data_dir.clone());
+        Self::over(database, data_dir, self.api.token.clone(), |_| ()).await
+    }
+
+    pub async fn stop(self) {
+        self.stop.send(()).expect("it runs");
+        self.task.await.expect("it ends").expect("it ends well");
+        self.app.recorder.store().close().await;
+    }
+
+    /// Stops it, and starts it again on the same database.
+    pub async fn restart(self) -> Self {
+        let (database, data_dir) = (self.database.clone(), self.data_dir.clone());
+        let token = self.api.token.clone();
+        self.stop().await;
+        Self::over(database, data_dir, token, |_| ()).await
+    }
+
+    /// A connection to the database as its owner, who is a superuser.
+    pub async fn sql(&self) -> PgConnection {
+        let connection = PgConnection::connect(&self.database.url).await;
+        connection.expect("a connection")
+    }
+
+    /// The audit, and the rows compared with what the API and the bundle have.
+    pub async fn audit(&self, run: impl Display, receipts: &[Receipt]) -> (Report, Bundle) {
+        let (report, bundle) = audit(&self.api, &run, receipts).await;
+        let rows = sqlx::query("select bytes, hash from frames where run = $1 order by seq")
+            .bind(run.to_string())
+            .fetch_all(&mut self.sql().await)
+            .await
+            .expect("the rows");
+        let stored: Vec<Vec<u8>> = rows.iter().map(|row| row.get("bytes")).collect();
+        assert_eq!(stored, bundle.frames());
+        for receipt in receipts {
+            let place = usize::try_from(receipt.seq).expect("a place");
+            assert_eq!(rows[place].get::<Vec<u8>, _>("hash"), receipt.hash.0);
+        }
+        (report, bundle)
+    }
+
+    /// It still serves, whatever was done to it.
+    pub async fn alive(&self) {
+        self.api.get("/health/ready").await.is(200);
+    }
+}
