@@ -6,12 +6,6 @@
     reason = "a test fails so"
 )]
 
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    reason = "the helpers of a test fail it"
-)]
-
 use onrecord::postgres::Installation;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
