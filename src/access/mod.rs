@@ -9,6 +9,7 @@ use onrecord_core::digest::Hash;
 use onrecord_core::frame::{Actor, ActorType, Kind};
 use onrecord_core::id::TenantId;
 use onrecord_core::timestamp::Timestamp;
+use onrecord_core::{json, limits};
 use std::fmt;
 
 /// What a token may be for.
@@ -144,12 +145,10 @@ impl TokenRequest {
 
     fn check(&self) -> Result<(), AccessError> {
         let malformed = |text: &str| Err(AccessError::Malformed(text.to_owned()));
-        let speakable = |text: &str| {
-            !text.is_empty() && text.chars().count() <= 200 && !text.chars().any(char::is_control)
-        };
-        if !speakable(&self.name) || self.actor_id.as_deref().is_some_and(|id| !speakable(id)) {
+        let fits = |text: &str| is_name(text, limits::ACTOR_CHARS);
+        if !fits(&self.name) || self.actor_id.as_deref().is_some_and(|id| !fits(id)) {
             return malformed(
-                "name and actor id have 1 to 200 characters, none of them a control character",
+                "name and actor id have 1 to 200 characters, none of them a control character or a noncharacter",
             );
         }
         if self.roles.is_empty() {
@@ -162,6 +161,15 @@ impl TokenRequest {
         }
         Ok(())
     }
+}
+
+/// Whether a text may stand in evidence as somebody's name or purpose: 1 to `most` characters, no control
+/// characters, and nothing that the format's JSON refuses. What could not be signed is refused before
+/// anything rests on it.
+pub fn is_name(text: &str, most: usize) -> bool {
+    (1..=most).contains(&text.chars().count())
+        && !text.chars().any(char::is_control)
+        && json::to_canonical(&text).is_ok()
 }
 
 const PREFIX: &str = "onr_";
@@ -292,6 +300,11 @@ impl Caller {
 
     /// The actor of a frame: the one asked for, if the token may speak for it, or its own.
     pub fn speak(&self, asked: Option<Actor>, kind: Kind) -> Result<Actor, AccessError> {
+        // Turns and the end of a run are its writer's, as its seal is: a gate or a reader who ended it
+        // would shut the agent out.
+        if matches!(kind, Kind::Turn | Kind::TurnEnd | Kind::SessionEnd) {
+            self.needs(&[Role::Agent, Role::Admin])?;
+        }
         let actor = match asked {
             Some(actor) => actor,
             // Somebody with every role who posts a verdict means to be the verifier.
@@ -307,11 +320,11 @@ impl Caller {
             None => self.actor(),
         };
         self.check(&actor)?;
-        if kind == Kind::GateResult
-            && !matches!(actor.kind, ActorType::Verifier | ActorType::Importer)
-        {
+        // Nor by an importer: every agent's token may write as one, and what a transcript says of a gate
+        // is an observation.
+        if kind == Kind::GateResult && actor.kind != ActorType::Verifier {
             return Err(AccessError::Actor(format!(
-                "a gate_result is written by a verifier (or an importer, for what a transcript says), not by {} {:?}",
+                "a gate_result is written by a verifier, not by {} {:?}",
                 actor.kind, actor.id
             )));
         }
@@ -335,8 +348,10 @@ impl Caller {
                 _ => "only agent tokens write as agent, tool or importer".to_owned(),
             });
         }
-        // An agent's tools and importers are named by it; everybody else speaks for one id alone.
-        let of_agent = matches!(actor.kind, ActorType::Tool | ActorType::Importer);
+        // An agent's tools and importers are named by it; everybody else, a tool with a token of its own
+        // among them, speaks for one id alone.
+        let of_agent = matches!(actor.kind, ActorType::Tool | ActorType::Importer)
+            && self.actor_type != Some(actor.kind);
         if let Some(own) = self.actor_type
             && own != actor.kind
             && !(of_agent && own == ActorType::Agent)

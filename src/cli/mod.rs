@@ -4,6 +4,7 @@
 //! with `--strict` torn; 3 of `verify` unusable; 64 and above are the shell's.
 
 pub mod completions;
+pub mod demo;
 pub mod export;
 pub mod import;
 pub mod migrate;
@@ -34,6 +35,8 @@ pub struct Cli {
 enum Command {
     /// Run the server
     Serve(serve::ServeArgs),
+    /// Show it all: a server, an agent at work, its evidence, and one changed byte
+    Demo(demo::DemoArgs),
     /// Import transcripts of agents
     Import(WithServer<import::ImportArgs>),
     /// List runs, newest first
@@ -99,6 +102,7 @@ fn fail(error: &anyhow::Error) -> ExitCode {
 async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Serve(args) => serve::run(args).await?,
+        Command::Demo(args) => demo::run(args).await?,
         Command::Import(args) => {
             let (args, client) = args.client()?;
             return import::run(args, client).await;
@@ -150,8 +154,12 @@ fn print(text: &str) -> anyhow::Result<()> {
 
 /// Logs to standard error: `RUST_LOG` says what, by default what an operator wants to see.
 fn log(json: bool) {
-    let filter =
-        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,sqlx=warn"));
+    log_at("info,sqlx=warn", json);
+}
+
+/// Logs to standard error: `RUST_LOG` says what, else `what` does.
+fn log_at(what: &str, json: bool) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(what));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);

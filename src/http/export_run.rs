@@ -3,7 +3,7 @@
 use super::App;
 use super::problem::Problem;
 use super::request::{Authenticated, RunPath};
-use crate::access::Role;
+use crate::access::{Role, is_name};
 use crate::export::ExportRequest;
 use axum::body::Body;
 use axum::extract::{Query, State};
@@ -48,11 +48,10 @@ pub(crate) async fn export_run(
         caller.needs(&[Role::Auditor, Role::Compliance, Role::Admin])?;
     }
     let purpose = query.purpose.unwrap_or_else(|| "export".to_owned());
-    if purpose.is_empty() || purpose.chars().count() > 500 || purpose.chars().any(char::is_control)
-    {
+    if !is_name(&purpose, 500) {
         return Err(Problem::parameter(
             "purpose",
-            "1 to 500 characters, none of them a control character",
+            "1 to 500 characters, none of them a control character or a noncharacter",
         ));
     }
     let name = format!("attachment; filename=\"run-{run}.onrecord.tar\"");

@@ -3,7 +3,7 @@
 use super::App;
 use super::problem::Problem;
 use super::request::Authenticated;
-use crate::access::Role;
+use crate::access::{Role, is_name};
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -50,10 +50,7 @@ pub(crate) async fn create_tenant(
     let bytes = super::body::read(&headers, body, BODY_BYTES, app.body_idle).await?;
     let request: NewTenantRequest = super::body::object(&bytes)
         .map_err(|_| Problem::parameter("the body", "{\"name\": \"…\"}"))?;
-    if request.name.is_empty()
-        || request.name.chars().count() > 200
-        || request.name.chars().any(char::is_control)
-    {
+    if !is_name(&request.name, 200) {
         return Err(Problem::parameter(
             "name",
             "1 to 200 characters, none of them a control character",

@@ -292,7 +292,11 @@ fn links(at: &str, raw: &[u8]) -> Result<Vec<LinkRequest>, IntakeError> {
                 run: None,
                 seq: Some(seq),
             })),
-            (None, Some(key), None, None) => Ok(LinkRequest::Key(link.rel, key)),
+            (None, Some(key), None, None) => {
+                // What is no key is nobody's, and U+0000 in it would be an error of the database's.
+                frame::check_key(&key).map_err(|detail| shape(&format!("{here}/key"), &detail))?;
+                Ok(LinkRequest::Key(link.rel, key))
+            }
             (None, None, Some(run), Some(hash)) => Ok(LinkRequest::Exact(Link {
                 hash: Some(hash),
                 rel: link.rel,
@@ -510,7 +514,7 @@ fn plain<T: serde::Serialize>(value: &T) -> Vec<u8> {
 
 impl FrameRequest {
     /// The request in a form in which two requests are the same exactly if their bytes are: fields with
-    /// their lengths, payloads by digest, the result after the call.
+    /// their lengths, payloads by digest, the result with its key after the call.
     pub(crate) fn fingerprint(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut field = |bytes: &[u8]| {
@@ -540,6 +544,7 @@ impl FrameRequest {
             field(&Hash::of(&[&payload.bytes]).0);
         }
         if let Some(result) = &self.result {
+            field(result.key.as_deref().unwrap_or_default().as_bytes());
             field(&result.fingerprint());
         }
         out

@@ -3,7 +3,7 @@
 use super::append::Appended;
 use super::intake::{FrameRequest, LinkRequest};
 use super::place::{STORE_ID, place, receipt, retried};
-use super::prepare::Prepared;
+use super::prepare::{Prepared, Sameness};
 use super::{RecordError, Recorder};
 use crate::access::{self, Caller, NewToken, TokenRequest};
 use crate::ledger;
@@ -86,9 +86,10 @@ impl Recorder {
     async fn open_now(
         &self,
         caller: &Caller,
-        request: FrameRequest,
+        mut request: FrameRequest,
     ) -> Result<Appended, RecordError> {
-        let actor = caller.speak(request.actor.clone(), request.kind)?;
+        let actor = caller.speak(request.actor.take(), request.kind)?;
+        request.actor = Some(actor.clone());
         let sent = request.body.clone();
         let session = SessionBody::read(&sent)?;
         let links = links_of(&request)?;
@@ -100,7 +101,13 @@ impl Recorder {
             && let Some(run) = store::runs::opened_with(&mut tx, &caller.tenant, key).await?
         {
             let run_keys = keys.open_run(&run, &store::runs::keys(&mut tx, &run).await?)?;
-            let retried = retried(&mut tx, &run, key, &run_keys, &request.fingerprint()).await?;
+            let fingerprint = request.fingerprint();
+            let sameness = Sameness {
+                key,
+                result_key: None,
+                fingerprint: &fingerprint,
+            };
+            let retried = retried(&mut tx, &run, &run_keys, sameness).await?;
             return retried.ok_or_else(|| store::contradiction("frames", "key", &run).into());
         }
         let at = ledger::next_time(&tenant)?;

@@ -2,14 +2,14 @@
 
 use super::RecordError;
 use super::append::{Appended, Conditions};
-use super::intake::{LinkRequest, RESULT_KEY, TurnChoice};
-use super::prepare::Prepared;
+use super::intake::{LinkRequest, TurnChoice};
+use super::prepare::{Prepared, Sameness};
 use crate::store::frames::NewFrame;
 use crate::store::payloads::NewPayload;
 use crate::store::{self, Tx};
 use crate::vault::RunKeys;
 use onrecord_core::chain::{Chain, FrameCode};
-use onrecord_core::digest::leaf_hash;
+use onrecord_core::digest::{Hash, leaf_hash};
 use onrecord_core::frame::{Actor, ActorType, Draft, Frame, Kind, Link, Rel};
 use onrecord_core::id::RunId;
 use onrecord_core::json;
@@ -97,54 +97,74 @@ pub(crate) fn close_turn(
         .transpose()
 }
 
-/// The frame that a key was used for, if the request is the same. Where a payload of the frame was
-/// erased the sameness can no longer be told, and the key decides.
+/// The frame that a key was used for, if the request is the same. Where a payload of it was erased the
+/// sameness can no longer be told, and the key decides.
 pub(crate) async fn retried(
     tx: &mut Tx,
     run: &RunId,
-    key: &str,
     keys: &RunKeys,
-    fingerprint: &[u8],
+    sameness: Sameness<'_>,
 ) -> Result<Option<Appended>, RecordError> {
-    let result_key = format!("{key}{RESULT_KEY}");
-    let mut found = store::frames::with_keys(tx, run, &[key, &result_key]).await?;
-    let Some(frame) = found.remove(key) else {
+    let wanted: Vec<&str> = [Some(sameness.key), sameness.result_key]
+        .into_iter()
+        .flatten()
+        .collect();
+    let mut found = store::frames::with_keys(tx, run, &wanted).await?;
+    let Some(frame) = found.remove(sameness.key) else {
         return Ok(None);
     };
-    let seq = frame.receipt.seq;
     let conflict = || RecordError::KeyConflict {
-        key: key.to_owned(),
+        key: sameness.key.to_owned(),
         run: run.clone(),
-        seq,
+        seq: frame.receipt.seq,
     };
-    let mac = frame.request_mac.ok_or_else(conflict)?;
-    let stored = store::payloads::keys_of_frames(tx, run, &[seq])
-        .await?
-        .remove(&seq)
-        .unwrap_or_default();
-    let committed = store::frames::bytes(tx, run, seq)
-        .await?
-        .and_then(|(bytes, _)| {
-            Frame::parse(&bytes)
-                .ok()
-                .map(|frame| frame.payloads().len())
-        });
-    if committed == Some(stored.len()) {
-        let stored: Vec<_> = stored
-            .into_iter()
-            .map(|payload| (payload.tier, payload.commit, payload.wrapped_dek))
-            .collect();
-        if !keys.same_request(&stored, fingerprint, &mac)? {
-            return Err(conflict());
-        }
+    let mac = frame.request_mac.as_deref().ok_or_else(conflict)?;
+    let result = match sameness.result_key {
+        Some(key) => Some(found.remove(key).ok_or_else(conflict)?.receipt),
+        None => None,
+    };
+    let seqs: Vec<u64> = [Some(&frame.receipt), result.as_ref()]
+        .into_iter()
+        .flatten()
+        .map(|receipt| receipt.seq)
+        .collect();
+    if let Some(stored) = all_payload_keys(tx, run, &seqs).await?
+        && !keys.same_request(&stored, sameness.fingerprint, mac)?
+    {
+        return Err(conflict());
     }
-    let result = found.remove(&result_key).map(|frame| frame.receipt);
     Ok(Some(Appended {
         receipt: frame.receipt,
         created: false,
         result,
         signed: None,
     }))
+}
+
+/// The keys of all payloads of some frames, as `(tier, commit, wrapped DEK)` in their order; `None`
+/// where one of the payloads is not there any more.
+async fn all_payload_keys(
+    tx: &mut Tx,
+    run: &RunId,
+    seqs: &[u64],
+) -> Result<Option<Vec<(i16, Hash, Vec<u8>)>>, RecordError> {
+    let mut stored = store::payloads::keys_of_frames(tx, run, seqs).await?;
+    let mut keys = Vec::new();
+    for seq in seqs {
+        let committed = store::frames::bytes(tx, run, *seq)
+            .await?
+            .and_then(|(bytes, _)| Some(Frame::parse(&bytes).ok()?.payloads().len()));
+        let of_frame = stored.remove(seq).unwrap_or_default();
+        if committed != Some(of_frame.len()) {
+            return Ok(None);
+        }
+        keys.extend(
+            of_frame
+                .into_iter()
+                .map(|payload| (payload.tier, payload.commit, payload.wrapped_dek)),
+        );
+    }
+    Ok(Some(keys))
 }
 
 /// All keys that the batch names, for its own frames or for links, with the frames that have them.
@@ -209,20 +229,7 @@ impl Batch {
         if let Some(key) = &one.request.key
             && let Some(seq) = self.known.get(key)
         {
-            return match self.done.get(key) {
-                Some((fingerprint, appended)) if *fingerprint == one.fingerprint => Ok(Appended {
-                    created: false,
-                    ..appended.clone()
-                }),
-                Some(_) => Err(RecordError::KeyConflict {
-                    key: key.clone(),
-                    run: run.clone(),
-                    seq: *seq,
-                }),
-                None => retried(tx, run, key, keys, &one.fingerprint)
-                    .await?
-                    .ok_or_else(|| store::contradiction("frames", "key", key).into()),
-            };
+            return self.again(tx, run, keys, one.sameness(key), *seq).await;
         }
         if let Some(key) = one
             .result
@@ -266,19 +273,18 @@ impl Batch {
         let mut one = one;
         if let (Some(mut part), Some(receipt)) = (one.result.take(), &result) {
             // The result alone is the same frame again, as it will be once the batch is stored.
-            if let Some(key) = part.request.key.take() {
+            if let (Some(key), fingerprint) = part.take_identity() {
                 let alone = Appended {
                     receipt: receipt.clone(),
                     created: true,
                     result: None,
                     signed: None,
                 };
-                let fingerprint = std::mem::take(&mut part.fingerprint);
                 self.done.insert(key, (fingerprint, alone));
             }
             self.payloads.extend(part.rows(receipt.seq));
         }
-        let (key, fingerprint) = (one.request.key.take(), std::mem::take(&mut one.fingerprint));
+        let (key, fingerprint) = one.take_identity();
         self.payloads.extend(one.rows(receipt.seq));
         let appended = Appended {
             receipt,
@@ -290,6 +296,33 @@ impl Batch {
             self.done.insert(key, (fingerprint, appended.clone()));
         }
         Ok(appended)
+    }
+
+    /// A request whose key has its frame, in this batch or before.
+    async fn again(
+        &self,
+        tx: &mut Tx,
+        run: &RunId,
+        keys: &RunKeys,
+        sameness: Sameness<'_>,
+        seq: u64,
+    ) -> Result<Appended, RecordError> {
+        let found = match self.done.get(sameness.key) {
+            Some((fingerprint, appended)) => {
+                (*fingerprint == sameness.fingerprint).then(|| Appended {
+                    created: false,
+                    ..appended.clone()
+                })
+            }
+            // A frame that came with another one of this batch, its result or its turn's end, is not in
+            // the table yet.
+            None => retried(tx, run, keys, sameness).await?,
+        };
+        found.ok_or_else(|| RecordError::KeyConflict {
+            key: sameness.key.to_owned(),
+            run: run.clone(),
+            seq,
+        })
     }
 
     fn place_one(

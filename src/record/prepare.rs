@@ -14,7 +14,7 @@ const OFFLOAD_BYTES: usize = 256 * 1024;
 pub(crate) struct Prepared {
     pub(crate) request: FrameRequest,
     pub(crate) mac: [u8; 32],
-    pub(super) fingerprint: Vec<u8>,
+    fingerprint: Vec<u8>,
     actor: Actor,
     payloads: Vec<SealedPayload>,
     pub(super) result: Option<Box<Prepared>>,
@@ -63,6 +63,26 @@ impl Prepared {
         })
     }
 
+    /// What a retry of the request is told by.
+    pub(super) fn sameness<'a>(&'a self, key: &'a str) -> Sameness<'a> {
+        Sameness {
+            key,
+            result_key: self
+                .result
+                .as_deref()
+                .and_then(|result| result.request.key.as_deref()),
+            fingerprint: &self.fingerprint,
+        }
+    }
+
+    /// The key and the fingerprint, which the batch keeps.
+    pub(super) fn take_identity(&mut self) -> (Option<String>, Vec<u8>) {
+        (
+            self.request.key.take(),
+            std::mem::take(&mut self.fingerprint),
+        )
+    }
+
     /// The frame without its place.
     pub(crate) fn draft(&self, links: &[Link]) -> Draft {
         let sizes = self.request.payloads.iter().zip(&self.payloads);
@@ -108,54 +128,82 @@ impl Prepared {
     }
 }
 
+/// What tells a retry from another request with the same key.
+#[derive(Clone, Copy)]
+pub(crate) struct Sameness<'a> {
+    /// The request's key.
+    pub(crate) key: &'a str,
+    /// Key of the result that comes with a call.
+    pub(crate) result_key: Option<&'a str>,
+    /// [`FrameRequest::fingerprint`], with the actors in whose names it is written.
+    pub(crate) fingerprint: &'a [u8],
+}
+
 /// Prepares a request, and the result that comes with it.
 pub(super) async fn prepare(
     caller: &Caller,
     mut request: FrameRequest,
     keys: &RunKeys,
 ) -> Result<Prepared, RecordError> {
-    let actor = caller.speak(request.actor.clone(), request.kind)?;
+    let actor = caller.speak(request.actor.take(), request.kind)?;
+    request.actor = Some(actor.clone());
     if matches!(request.kind, Kind::TurnEnd) && request.body != b"{}" {
         return Err(shape_error(
             "/body",
             "the store counts a turn itself; leave the body of a turn_end out",
         ));
     }
-    // Sameness is that of the whole request, so the call is fingerprinted with its result.
+    if let Some(mut result) = request.result.take() {
+        complete(caller, &request, &mut result)?;
+        request.result = Some(result);
+    }
+    // Sameness is that of the whole request, so the call is fingerprinted with its result, and in the
+    // names of whoever writes: the same words of somebody else are another frame.
     let fingerprint = request.fingerprint();
     let result = request.result.take();
     let mut prepared = Prepared::new(request, actor, keys).await?;
-    prepared.mac = keys.request_mac(&prepared.payloads, &fingerprint)?;
-    prepared.fingerprint = fingerprint;
-    if let Some(mut result) = result {
-        let actor = result
-            .actor
-            .clone()
-            .or_else(|| tool_actor(caller, &prepared));
-        let actor = caller.speak(actor, result.kind)?;
-        if let (None, Some(key)) = (&result.key, &prepared.request.key) {
-            let key = format!("{key}{RESULT_KEY}");
-            super::intake::check_key("/key", &key)?;
-            result.key = Some(key);
-        }
-        if result.key.is_some() && result.key == prepared.request.key {
-            return Err(shape_error(
-                "/result/key",
-                "the call has this key; its result needs another, or none",
-            ));
-        }
+    if let Some(result) = result {
+        let actor = caller.speak(result.actor.clone(), result.kind)?;
         prepared.result = Some(Box::new(Prepared::new(*result, actor, keys).await?));
     }
+    // The key of the fingerprint needs every payload that it tells of, those of the result too, so that
+    // erasing one of them takes the fingerprint with it.
+    let payloads = prepared.result.iter().flat_map(|result| &result.payloads);
+    prepared.mac = keys.request_mac(prepared.payloads.iter().chain(payloads), &fingerprint)?;
+    prepared.fingerprint = fingerprint;
     Ok(prepared)
 }
 
+/// Gives a result its actor and its key, where the writer left them to the store.
+fn complete(
+    caller: &Caller,
+    call: &FrameRequest,
+    result: &mut FrameRequest,
+) -> Result<(), RecordError> {
+    let asked = result.actor.take().or_else(|| tool_actor(caller, call));
+    result.actor = Some(caller.speak(asked, result.kind)?);
+    match (&result.key, &call.key) {
+        (None, Some(key)) => {
+            let key = format!("{key}{RESULT_KEY}");
+            super::intake::check_key("/key", &key)?;
+            result.key = Some(key);
+            Ok(())
+        }
+        (Some(key), Some(of_call)) if key == of_call => Err(shape_error(
+            "/result/key",
+            "a result has a key of its own; leave it out, or choose another than the call's",
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// The tool that a call names, if the caller may write as a tool.
-fn tool_actor(caller: &Caller, call: &Prepared) -> Option<Actor> {
+fn tool_actor(caller: &Caller, call: &FrameRequest) -> Option<Actor> {
     #[derive(serde::Deserialize)]
     struct Named {
         name: String,
     }
-    let named: Named = serde_json::from_slice(&call.request.body).ok()?;
+    let named: Named = serde_json::from_slice(&call.body).ok()?;
     let actor = Actor {
         id: named.name,
         keyid: None,

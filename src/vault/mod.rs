@@ -356,17 +356,20 @@ impl RunKeys {
     }
 
     /// The fingerprint of a new frame's request, by which a retry is told from another request.
-    pub fn request_mac(
+    pub fn request_mac<'a>(
         &self,
-        payloads: &[SealedPayload],
+        payloads: impl IntoIterator<Item = &'a SealedPayload>,
         request: &[u8],
     ) -> Result<[u8; 32], VaultError> {
-        let deks: Vec<Key> = payloads.iter().map(|payload| payload.dek.clone()).collect();
+        let deks: Vec<Key> = payloads
+            .into_iter()
+            .map(|payload| payload.dek.clone())
+            .collect();
         cipher::request_mac(self.key(0)?, &deks, request)
     }
 
-    /// Whether a request is the one that a stored frame was made of. `stored` are the frame's payloads
-    /// in their order, as `(tier, commit, wrapped DEK)`.
+    /// Whether a request is the one that a stored frame was made of. `stored` are its payloads, those
+    /// of a result after those of its call, in their order, as `(tier, commit, wrapped DEK)`.
     pub fn same_request(
         &self,
         stored: &[(i16, Hash, Vec<u8>)],
