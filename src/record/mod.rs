@@ -12,6 +12,8 @@ mod prepare;
 pub mod read;
 pub mod seal;
 
+pub(crate) use prepare::offload;
+
 use crate::access::AccessError;
 use crate::ledger::LedgerError;
 use crate::store::{Store, StoreError};
