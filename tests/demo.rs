@@ -1,4 +1,10 @@
 //! `onrecord demo --exit`, as a script runs it: the whole product once, from an empty folder to a verdict.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails so"
+)]
 
 use onrecord::postgres::Installation;
 use std::path::PathBuf;

@@ -4,6 +4,7 @@
 mod append_frames;
 pub mod body;
 mod export_run;
+mod frame_stream;
 mod health;
 mod open_run;
 pub mod problem;

@@ -192,6 +192,9 @@ impl Recorder {
         &self,
         tenant: &TenantId,
     ) -> Result<Arc<crate::vault::TenantKeys>, RecordError> {
+        if let Some(keys) = self.vault.known(tenant) {
+            return Ok(keys);
+        }
         let origin = self
             .store
             .origin(tenant)
