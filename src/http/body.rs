@@ -199,3 +199,28 @@ impl Chunks {
         }));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt as _;
+
+    const MIB: usize = 1024 * 1024;
+
+    #[tokio::test]
+    async fn a_large_body_waits_for_room_and_a_small_one_does_not() {
+        let memory = Memory::new(3);
+        let (mut first, mut second, mut small) =
+            (memory.room(2 * MIB), memory.room(3 * MIB), memory.room(MIB));
+        assert!(first.hold(2 * MIB).await.is_ok());
+        assert!(small.hold(MIB).await.is_ok());
+        assert!(second.hold(MIB).await.is_ok());
+        assert!(second.hold(MIB + 1).now_or_never().is_none());
+        drop(first);
+        assert!(second.hold(MIB + 1).await.is_ok());
+        // What it holds is for the whole body.
+        assert!(second.hold(3 * MIB).await.is_ok());
+        drop(second.take());
+        assert!(memory.room(3 * MIB).hold(2 * MIB).await.is_ok());
+    }
+}
