@@ -18,6 +18,7 @@ const BODY_BYTES: usize = 16_384;
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewTenantRequest {
     /// What people call it; never in evidence.
+    #[schema(min_length = 1, max_length = 200)]
     name: String,
 }
 
@@ -48,7 +49,7 @@ pub(crate) async fn create_tenant(
 ) -> Result<Response, Problem> {
     caller.needs(&[Role::Admin])?;
     let bytes = super::body::read(&headers, body, BODY_BYTES, app.body_idle).await?;
-    let request: NewTenantRequest = serde_json::from_slice(&bytes)
+    let request: NewTenantRequest = super::body::object(&bytes)
         .map_err(|_| Problem::parameter("the body", "{\"name\": \"…\"}"))?;
     if !is_name(&request.name, 200) {
         return Err(Problem::parameter(

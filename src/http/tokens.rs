@@ -19,8 +19,10 @@ const BODY_BYTES: usize = 16_384;
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewTokenRequest {
     /// What people call it.
+    #[schema(min_length = 1, max_length = 200)]
     name: String,
     /// agent, gate, auditor, compliance, admin.
+    #[schema(min_items = 1)]
     roles: Vec<String>,
     /// The actor that it may speak for; by default any that its roles allow.
     #[serde(default)]
@@ -85,7 +87,7 @@ pub(crate) struct TokensBody {
 
 fn read_request(bytes: &[u8]) -> Result<TokenRequest, Problem> {
     let wrong = |detail: String| crate::access::AccessError::Malformed(detail);
-    let request: NewTokenRequest = serde_json::from_slice(bytes).map_err(|error| {
+    let request: NewTokenRequest = super::body::object(bytes).map_err(|error| {
         wrong(format!(
             "expected {{name, roles, actor?, expires_at?}}: {error}"
         ))

@@ -230,7 +230,7 @@ struct ActorShape {
 }
 
 fn actor(at: &str, raw: &[u8]) -> Result<Actor, IntakeError> {
-    let read: ActorShape = typed(
+    let read: ActorShape = object(
         at,
         raw,
         "{type, id}, type one of agent, human, tool, verifier, importer",
@@ -263,7 +263,7 @@ fn time(at: &str, raw: &[u8]) -> Result<Timestamp, IntakeError> {
 }
 
 fn trace(at: &str, raw: &[u8]) -> Result<Trace, IntakeError> {
-    let trace: Trace = typed(at, raw, "{trace_id, span_id}")?;
+    let trace: Trace = object(at, raw, "{trace_id, span_id}")?;
     frame::check_trace(&trace).map_err(|detail| shape(at, &detail))?;
     Ok(trace)
 }
@@ -284,7 +284,7 @@ fn links(at: &str, raw: &[u8]) -> Result<Vec<LinkRequest>, IntakeError> {
     let read = |(index, raw): (usize, &[u8])| {
         let here = format!("{at}/{index}");
         let expected = "{rel, seq}, {rel, key} or {rel, run, hash}";
-        let link: LinkShape = typed(&here, raw, expected)?;
+        let link: LinkShape = object(&here, raw, expected)?;
         match (link.seq, link.key, link.run, link.hash) {
             (Some(seq), None, None, None) => Ok(LinkRequest::Exact(Link {
                 hash: None,
@@ -427,6 +427,19 @@ fn word<T>(at: &str, raw: &[u8], of: impl Fn(&str) -> Option<T>) -> Result<T, In
         .collect::<Vec<_>>()
         .join(", ");
     of(&word).ok_or_else(|| shape(at, &format!("one of {known}")))
+}
+
+/// An object of members; serde would also take a list of their values.
+fn object<'a, T: Deserialize<'a>>(
+    at: &str,
+    raw: &'a [u8],
+    expected: &str,
+) -> Result<T, IntakeError> {
+    if raw.first() == Some(&b'{') {
+        typed(at, raw, expected)
+    } else {
+        Err(shape(at, &format!("expected {expected}")))
+    }
 }
 
 fn typed<'a, T: Deserialize<'a>>(

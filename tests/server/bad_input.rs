@@ -558,6 +558,21 @@ async fn members_that_are_none_or_not_the_writers() {
             "/actor",
         ),
         (
+            r#"{"kind":"observation","actor":["x","agent"]}"#,
+            "malformed_member",
+            "/actor",
+        ),
+        (
+            r#"{"kind":"observation","links":[["uses",0]]}"#,
+            "malformed_member",
+            "/links/0",
+        ),
+        (
+            r#"{"kind":"observation","trace":["b7ad6b7169203331","0af7651916cd43dd8448eb211c80319c"]}"#,
+            "malformed_member",
+            "/trace",
+        ),
+        (
             r#"{"kind":"observation","payloads":[{"name":"p"}]}"#,
             "missing_member",
             "/payloads/0",

@@ -1,14 +1,21 @@
 //! The server over HTTP, each test with a server and a database of its own.
 #![cfg(test)]
 
+mod access;
 #[path = "../api/mod.rs"]
 mod api;
 mod bad_input;
 mod bodies;
+mod bundles;
+mod by_hand;
 mod cases;
+mod concurrency;
+mod contract;
+mod database;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod idempotency;
 mod log;
 mod running;
 mod story;
+mod stream;
