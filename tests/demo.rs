@@ -5,7 +5,6 @@
     clippy::panic,
     reason = "a test fails so"
 )]
-
 #![allow(
     clippy::expect_used,
     clippy::panic,
