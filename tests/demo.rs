@@ -5,11 +5,6 @@
     clippy::panic,
     reason = "a test fails so"
 )]
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    reason = "the helpers of a test fail it"
-)]
 
 use onrecord::postgres::Installation;
 use std::path::PathBuf;

@@ -1,7 +1,10 @@
 //! Export: a run's bundle as a stream, and the same stream into the verifier.
 //!
-//! All reads see one moment of the database. Memory does not grow with the run: frames and payloads
-//! pass in pages, and what has to be known before it can be written waits in files that nobody can name.
+//! What may change (the run's row, its keys and what the ledger says of it) is read at one moment. Frames
+//! below a size never change, and payloads that vanish meanwhile are missed and break the export off; so
+//! the database is asked for a page at a time and waits for no reader: a slow one holds no connection,
+//! no snapshot and no place in the pool. Memory does not grow with the run, and what has to be known
+//! before it can be written waits in files that nobody can name.
 
 mod turn;
 pub mod verification;
@@ -9,8 +12,8 @@ mod writer;
 
 use crate::access::Caller;
 use crate::ledger::{self, LedgerError};
-use crate::record::{RecordError, Recorder};
-use crate::store::{self, StoreError, Tx};
+use crate::record::{RecordError, Recorder, offload};
+use crate::store::{self, Store, StoreError, Tx};
 use crate::vault::{RunKeys, TenantKeys, VaultError};
 use bytes::Bytes;
 use onrecord_core::bundle::{Disclosure, LedgerLine, Member, State};
@@ -48,6 +51,9 @@ pub enum ExportError {
         /// Its commitment.
         commit: Hash,
     },
+    /// Payloads that were disclosed were erased before they were written.
+    #[error("payloads of run {0} were erased during the export; ask again")]
+    Erased(RunId),
     /// A member would be over 8 GiB.
     #[error("{0} is over 8 GiB, the most that a bundle's member may have")]
     TooLarge(String),
@@ -109,13 +115,23 @@ impl Recorder {
                     .ok_or(RecordError::NoRun(run))?;
                 let wrapped = store::runs::keys(&mut tx, &row.run).await?;
                 let run_keys = keys.open_run(&row.run, &wrapped)?;
+                let seal = match &row.sealed {
+                    Some(sealed) => {
+                        Some(store::ledger::entry(&mut tx, &caller.tenant, sealed.index).await?)
+                    }
+                    None => None,
+                };
+                let ledger = ledger_lines(&mut tx, &row).await?;
+                tx.commit().await.map_err(StoreError::from)?;
                 Ok(Source {
+                    store: recorder.store,
                     caller,
                     keys,
                     run_keys,
                     row,
+                    seal,
+                    ledger,
                     request,
-                    tx,
                 })
             })
             .await?;
@@ -135,32 +151,35 @@ impl Recorder {
 
 /// Everything that a bundle is written from.
 struct Source {
+    store: Store,
     caller: Caller,
     keys: Arc<TenantKeys>,
     run_keys: RunKeys,
     row: RunRow,
+    /// The envelope of its seal.
+    seal: Option<Vec<u8>>,
+    /// What the ledger says of it: few lines, however long the run is.
+    ledger: Vec<u8>,
     request: ExportRequest,
-    tx: Tx,
 }
 
 impl Source {
     async fn write(
-        mut self,
+        self,
         sink: mpsc::Sender<Result<Bytes, ExportError>>,
     ) -> Result<(), ExportError> {
         let mut writer = Writer::new(sink)?;
         self.write_seal(&mut writer).await?;
         self.write_keys(&mut writer).await?;
         let (disclosures, counts) = self.write_frames(&mut writer).await?;
-        self.write_ledger(&mut writer).await?;
+        writer.whole(&Member::Ledger, &self.ledger).await?;
         writer.spooled(&Member::Disclosures, disclosures).await?;
-        if self.request.payloads {
-            self.write_payloads(&mut writer).await?;
+        if self.request.payloads && self.write_payloads(&mut writer).await? != counts.disclosed {
+            return Err(ExportError::Erased(self.row.run));
         }
         let manifest = writer.manifest().await?;
         let export = self.export_statement(manifest, counts).await?;
         writer.whole(&Member::Export, &export).await?;
-        self.tx.commit().await.map_err(StoreError::from)?;
         writer.finish().await
     }
 
@@ -168,18 +187,17 @@ impl Source {
         &self.row.tenant
     }
 
-    async fn write_seal(&mut self, writer: &mut Writer) -> Result<(), ExportError> {
-        let Some(sealed) = &self.row.sealed else {
+    async fn write_seal(&self, writer: &mut Writer) -> Result<(), ExportError> {
+        let (Some(sealed), Some(envelope)) = (&self.row.sealed, &self.seal) else {
             return Ok(());
         };
-        let envelope = store::ledger::entry(&mut self.tx, &self.row.tenant, sealed.index).await?;
-        writer.whole(&Member::Seal, &envelope).await?;
+        writer.whole(&Member::Seal, envelope).await?;
         writer
             .whole(&Member::SealProof, sealed.proof.as_bytes())
             .await
     }
 
-    async fn write_keys(&mut self, writer: &mut Writer) -> Result<(), ExportError> {
+    async fn write_keys(&self, writer: &mut Writer) -> Result<(), ExportError> {
         let public = self.keys.seal().public();
         writer
             .whole(&Member::KeyPem(public.keyid), public.pem.as_bytes())
@@ -196,10 +214,10 @@ impl Source {
 
     /// The frames; and what is to be said of their payloads, which stands behind them in the bundle.
     async fn write_frames(
-        &mut self,
+        &self,
         writer: &mut Writer,
     ) -> Result<(Spool, ExportCounts), ExportError> {
-        let run = self.row.run.clone();
+        let run = &self.row.run;
         let size = self.row.chain.size();
         let (mut disclosures, mut counts) = (Spool::new()?, ExportCounts::default());
         writer
@@ -207,7 +225,10 @@ impl Source {
             .await?;
         let mut next = 0;
         while next < size {
-            let page = store::frames::page(&mut self.tx, &run, next, PAGE).await?;
+            // No further than the size: what was appended since has no place in this bundle.
+            let limit = u32::try_from(size - next).map_or(PAGE, |left| left.min(PAGE));
+            let mut tx = self.store.snapshot(self.tenant()).await?;
+            let page = store::frames::page(&mut tx, run, next, limit).await?;
             if page.is_empty() {
                 return Err(store::contradiction("frames", "seq", format!("{run}/{next}")).into());
             }
@@ -216,11 +237,13 @@ impl Source {
                 .map(|bytes| Frame::parse(bytes))
                 .collect::<Result<Vec<_>, _>>()
                 .map_err(|_| ExportError::Frame(run.clone()))?;
+            let lines = self.disclosures(&mut tx, &frames, &mut counts).await?;
+            tx.commit().await.map_err(StoreError::from)?;
             for bytes in &page {
                 writer.write(bytes).await?;
                 writer.write(b"\n").await?;
             }
-            for line in self.disclosures(&frames, &mut counts).await? {
+            for line in lines {
                 disclosures.write(&line).await?;
             }
             next += frames.len() as u64;
@@ -230,7 +253,8 @@ impl Source {
     }
 
     async fn disclosures(
-        &mut self,
+        &self,
+        tx: &mut Tx,
         frames: &[Frame<'_>],
         counts: &mut ExportCounts,
     ) -> Result<Vec<Vec<u8>>, ExportError> {
@@ -243,7 +267,7 @@ impl Source {
         if seqs.is_empty() {
             return Ok(Vec::new());
         }
-        let stored = store::payloads::keys_of_frames(&mut self.tx, &run, &seqs).await?;
+        let stored = store::payloads::keys_of_frames(tx, &run, &seqs).await?;
         let mut lines = Vec::new();
         for (frame, payload) in frames
             .iter()
@@ -285,42 +309,31 @@ impl Source {
         Ok(lines)
     }
 
-    async fn write_ledger(&mut self, writer: &mut Writer) -> Result<(), ExportError> {
-        let tenant = self.tenant().clone();
-        let (size, note) = store::ledger::checkpoint(&mut self.tx, &tenant).await?;
-        let mut lines = Vec::new();
-        for (index, entry) in
-            store::ledger::about(&mut self.tx, &tenant, &self.row.run, size).await?
-        {
-            let proof = ledger::proof(&mut self.tx, &tenant, index, (size, &note)).await?;
-            let entry = String::from_utf8(entry)
-                .map_err(|_| store::contradiction("ledger_entries", "bytes", index))?;
-            let line = json::to_canonical(&LedgerLine { entry, proof })
-                .map_err(|_| store::contradiction("ledger_entries", "bytes", index))?;
-            lines.extend_from_slice(&line);
-            lines.push(b'\n');
-        }
-        writer.whole(&Member::Ledger, &lines).await
-    }
-
-    async fn write_payloads(&mut self, writer: &mut Writer) -> Result<(), ExportError> {
-        let run = self.row.run.clone();
+    /// The payloads; returns how many.
+    async fn write_payloads(&self, writer: &mut Writer) -> Result<u64, ExportError> {
+        let run = &self.row.run;
         let mut last = None;
+        let mut count = 0;
         loop {
-            let page = store::payloads::page(&mut self.tx, &run, last.as_ref()).await?;
+            let mut tx = self.store.snapshot(self.tenant()).await?;
+            let page =
+                store::payloads::page(&mut tx, run, self.row.chain.size(), last.as_ref()).await?;
+            tx.commit().await.map_err(StoreError::from)?;
             let Some(end) = page.last() else {
-                return Ok(());
+                return Ok(count);
             };
             last = Some(end.key.commit);
             for payload in page {
                 let commit = payload.key.commit;
-                let opened = self.run_keys.open(
-                    payload.key.tier,
-                    &payload.media,
-                    &commit,
-                    &payload.key.wrapped_dek,
-                    &payload.ciphertext,
-                );
+                let opened = offload(payload.ciphertext.len(), || {
+                    self.run_keys.open(
+                        payload.key.tier,
+                        &payload.media,
+                        &commit,
+                        &payload.key.wrapped_dek,
+                        &payload.ciphertext,
+                    )
+                });
                 let opened = opened.map_err(|_| ExportError::Payload {
                     run: run.clone(),
                     commit,
@@ -328,16 +341,17 @@ impl Source {
                 writer
                     .whole(&Member::Payload(commit), &opened.plaintext)
                     .await?;
+                count += 1;
             }
         }
     }
 
     async fn export_statement(
-        &mut self,
+        &self,
         manifest: Hash,
         payloads: ExportCounts,
     ) -> Result<Vec<u8>, ExportError> {
-        let at = store::now(&mut self.tx).await?;
+        let at = self.store.now().await?;
         let export = Export {
             at,
             by: self.caller.reader(),
@@ -351,4 +365,20 @@ impl Source {
             Some((MANIFEST_SUBJECT, manifest)),
         )?)
     }
+}
+
+/// The lines of the ledger's member: what the ledger says of a run, each entry with its proof.
+async fn ledger_lines(tx: &mut Tx, row: &RunRow) -> Result<Vec<u8>, RecordError> {
+    let (size, note) = store::ledger::checkpoint(tx, &row.tenant).await?;
+    let mut lines = Vec::new();
+    for (index, entry) in store::ledger::about(tx, &row.tenant, &row.run, size).await? {
+        let proof = ledger::proof(tx, &row.tenant, index, (size, &note)).await?;
+        let entry = String::from_utf8(entry)
+            .map_err(|_| store::contradiction("ledger_entries", "bytes", index))?;
+        let line = json::to_canonical(&LedgerLine { entry, proof })
+            .map_err(|_| store::contradiction("ledger_entries", "bytes", index))?;
+        lines.extend_from_slice(&line);
+        lines.push(b'\n');
+    }
+    Ok(lines)
 }

@@ -5,11 +5,14 @@ use bytes::Bytes;
 use onrecord_core::bundle::{BLOCK, Member, header, manifest_line, padding};
 use onrecord_core::digest::Hash;
 use sha2::{Digest as _, Sha256};
+use std::time::Duration;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _, BufWriter};
 use tokio::sync::mpsc;
 
 const PIECE: usize = 64 * 1024;
+/// How long a reader may take nothing before it counts as gone, with the page that waits for it.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A file that has no name and goes with its handle.
 pub(super) struct Spool {
@@ -64,7 +67,7 @@ impl Writer {
     async fn flush(&mut self) -> Result<(), ExportError> {
         let piece = std::mem::replace(&mut self.buffer, Vec::with_capacity(2 * PIECE));
         self.sink
-            .send(Ok(piece.into()))
+            .send_timeout(Ok(piece.into()), PATIENCE)
             .await
             .map_err(|_| ExportError::Gone)
     }

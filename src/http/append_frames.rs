@@ -35,7 +35,7 @@ pub(crate) struct AppendQuery {
 /// the others. The last line of the answer is `{"done", "failed"}`.
 #[utoipa::path(
     post, path = "/v1/runs/{run}/frames", tag = "record", operation_id = "appendFrames",
-    params(("run" = String, Path, description = "The run"), AppendQuery,
+    params(("run" = String, Path, description = "The run", pattern = "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"), AppendQuery,
         ("Idempotency-Key" = Option<String>, Header, description = "Key of a single frame, instead of `key`"),
         ("If-Match" = Option<String>, Header, description = "The head that the writer saw; for a single frame")),
     request_body(content(

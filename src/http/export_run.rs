@@ -26,7 +26,7 @@ pub(crate) struct ExportQuery {
 /// Disclosing payloads needs the role auditor, compliance or admin.
 #[utoipa::path(
     get, path = "/v1/runs/{run}/export", tag = "verify", operation_id = "exportRun",
-    params(("run" = String, Path, description = "The run"), ExportQuery),
+    params(("run" = String, Path, description = "The run", pattern = "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"), ExportQuery),
     responses(
         (status = 200, description = "The bundle, `run-RUN.onrecord.tar`", body = Vec<u8>, content_type = "application/x-tar"),
         (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),

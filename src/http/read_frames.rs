@@ -28,7 +28,7 @@ pub(crate) struct FramesQuery {
 /// many lines there are: fewer mean that the answer was cut.
 #[utoipa::path(
     get, path = "/v1/runs/{run}/frames", tag = "read", operation_id = "readFrames",
-    params(("run" = String, Path, description = "The run"), FramesQuery),
+    params(("run" = String, Path, description = "The run", pattern = "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"), FramesQuery),
     responses(
         (status = 200, description = "The frames", body = String, content_type = "application/x-ndjson"),
         (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
@@ -86,7 +86,7 @@ pub(crate) async fn read_frames(
 /// Reads one frame: its exact canonical bytes. They never change; the ETag is its hash.
 #[utoipa::path(
     get, path = "/v1/runs/{run}/frames/{seq}", tag = "read", operation_id = "readFrame",
-    params(("run" = String, Path, description = "The run"), ("seq" = u64, Path, description = "Place in the run, from 0")),
+    params(("run" = String, Path, description = "The run", pattern = "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"), ("seq" = u64, Path, description = "Place in the run, from 0")),
     responses(
         (status = 200, description = "The frame", body = serde_json::Value, content_type = "application/json"),
         (status = 304, description = "The client has it"),

@@ -213,7 +213,7 @@ pub(crate) async fn list_runs(
 /// Reads a run. The ETag is its head.
 #[utoipa::path(
     get, path = "/v1/runs/{run}", tag = "read", operation_id = "readRun",
-    params(("run" = String, Path, description = "The run")),
+    params(("run" = String, Path, description = "The run", pattern = "^[0-7][0-9A-HJKMNP-TV-Z]{25}$")),
     responses(
         (status = 200, description = "The run", body = RunBody),
         (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),

@@ -13,17 +13,27 @@ pub(crate) struct OpenRequest {
     /// store adds `suite`, `nonce`, `run_no`, `ledger` and, if absent, `retention`.
     session: serde_json::Map<String, serde_json::Value>,
     /// Idempotency key, 1 to 200 printable ASCII characters; unique among openings of the tenant.
+    #[schema(
+        nullable = false,
+        min_length = 1,
+        max_length = 200,
+        pattern = "^[ -~]+$"
+    )]
     key: Option<String>,
     /// Who writes; by default the token's actor.
+    #[schema(nullable = false)]
     actor: Option<ActorBody>,
     /// The writer's clock, RFC 3339.
-    #[schema(format = DateTime)]
+    #[schema(format = DateTime, nullable = false)]
     occurred_at: Option<String>,
     /// What is private, such as the task.
+    #[schema(nullable = false)]
     payloads: Option<Vec<PayloadBody>>,
     /// Links to frames of other runs.
+    #[schema(nullable = false)]
     links: Option<Vec<LinkBody>>,
     /// W3C trace context.
+    #[schema(nullable = false)]
     trace: Option<TraceBody>,
 }
 
@@ -34,24 +44,37 @@ pub(crate) struct FrameBody {
     #[schema(example = "tool_call")]
     kind: String,
     /// Idempotency key, 1 to 200 printable ASCII characters, unique in the run.
+    #[schema(
+        nullable = false,
+        min_length = 1,
+        max_length = 200,
+        pattern = "^[ -~]+$"
+    )]
     key: Option<String>,
     /// Absent: the open turn, if there is one. `null`: run-level. A number: that turn, which has to be
     /// the open one. For kind `turn` absent or the next number.
+    #[schema(minimum = 1)]
     turn: Option<u64>,
     /// Who writes; by default the token's actor.
+    #[schema(nullable = false)]
     actor: Option<ActorBody>,
     /// The writer's clock, RFC 3339.
-    #[schema(format = DateTime)]
+    #[schema(format = DateTime, nullable = false)]
     occurred_at: Option<String>,
     /// Members of the kind that are not private: ids, enums, counts, digests of public things.
+    #[schema(nullable = false)]
     body: Option<serde_json::Map<String, serde_json::Value>>,
     /// What is private.
+    #[schema(nullable = false)]
     payloads: Option<Vec<PayloadBody>>,
     /// Links to earlier frames, or to frames of other runs.
+    #[schema(nullable = false)]
     links: Option<Vec<LinkBody>>,
     /// W3C trace context.
+    #[schema(nullable = false)]
     trace: Option<TraceBody>,
     /// With kind `tool_call`: its result, which becomes a `tool_result` frame that answers it.
+    #[schema(nullable = false)]
     result: Option<ResultBody>,
 }
 
@@ -59,17 +82,27 @@ pub(crate) struct FrameBody {
 #[derive(ToSchema)]
 pub(crate) struct ResultBody {
     /// By default the call's key and `/result`.
+    #[schema(
+        nullable = false,
+        min_length = 1,
+        max_length = 200,
+        pattern = "^[ -~]+$"
+    )]
     key: Option<String>,
     /// By default the tool that the call names.
+    #[schema(nullable = false)]
     actor: Option<ActorBody>,
     /// The writer's clock, RFC 3339.
-    #[schema(format = DateTime)]
+    #[schema(format = DateTime, nullable = false)]
     occurred_at: Option<String>,
     /// Such as `exit`, `files`, `added`, `removed`.
+    #[schema(nullable = false)]
     body: Option<serde_json::Map<String, serde_json::Value>>,
     /// What the tool answered.
+    #[schema(nullable = false)]
     payloads: Option<Vec<PayloadBody>>,
     /// Further links.
+    #[schema(nullable = false)]
     links: Option<Vec<LinkBody>>,
 }
 
@@ -80,6 +113,7 @@ pub(crate) struct ActorBody {
     #[schema(rename = "type")]
     r#type: String,
     /// 1 to 200 characters.
+    #[schema(min_length = 1, max_length = 200)]
     id: String,
 }
 
@@ -87,16 +121,22 @@ pub(crate) struct ActorBody {
 #[derive(ToSchema)]
 pub(crate) struct PayloadBody {
     /// `[a-z][a-z0-9_.-]{0,63}`, unique in the frame.
+    #[schema(pattern = "^[a-z][a-z0-9_.-]{0,63}$")]
     name: String,
     /// Media type; by default that of the form.
+    #[schema(nullable = false, min_length = 1, max_length = 127)]
     media: Option<String>,
     /// Retention tier, 0 to 3; by default 2.
+    #[schema(nullable = false, minimum = 0, maximum = 3)]
     tier: Option<u8>,
     /// Any JSON value, stored as RFC 8785.
+    #[schema(nullable = false)]
     json: Option<serde_json::Value>,
     /// Text, stored as UTF-8.
+    #[schema(nullable = false)]
     text: Option<String>,
     /// Bytes.
+    #[schema(nullable = false)]
     base64: Option<String>,
 }
 
@@ -106,12 +146,21 @@ pub(crate) struct LinkBody {
     /// derived_from, observed_by, selected_by, caused, verified_by, replaced, cancelled, answers or uses.
     rel: String,
     /// An earlier frame of this run.
+    #[schema(nullable = false)]
     seq: Option<u64>,
     /// An earlier frame of this run by its key.
+    #[schema(
+        nullable = false,
+        min_length = 1,
+        max_length = 200,
+        pattern = "^[ -~]+$"
+    )]
     key: Option<String>,
     /// Another run.
+    #[schema(nullable = false)]
     run: Option<String>,
     /// The hash of the frame in the other run.
+    #[schema(nullable = false)]
     hash: Option<String>,
 }
 
@@ -119,7 +168,9 @@ pub(crate) struct LinkBody {
 #[derive(ToSchema)]
 pub(crate) struct TraceBody {
     /// 32 hex digits.
+    #[schema(pattern = "^[0-9a-f]{32}$")]
     trace_id: String,
     /// 16 hex digits.
+    #[schema(pattern = "^[0-9a-f]{16}$")]
     span_id: String,
 }

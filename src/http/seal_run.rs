@@ -76,7 +76,7 @@ impl From<Seal> for SealBody {
 /// the seal to the ledger. A sealed run keeps its seal, which is answered again.
 #[utoipa::path(
     post, path = "/v1/runs/{run}/seal", tag = "record", operation_id = "sealRun",
-    params(("run" = String, Path, description = "The run")),
+    params(("run" = String, Path, description = "The run", pattern = "^[0-7][0-9A-HJKMNP-TV-Z]{25}$")),
     request_body(content = Option<SealRequest>, content_type = "application/json"),
     responses(
         (status = 201, description = "Sealed", body = SealBody),
@@ -112,7 +112,7 @@ pub(crate) async fn seal_run(
 /// Reads the seal of a run.
 #[utoipa::path(
     get, path = "/v1/runs/{run}/seal", tag = "read", operation_id = "readSeal",
-    params(("run" = String, Path, description = "The run")),
+    params(("run" = String, Path, description = "The run", pattern = "^[0-7][0-9A-HJKMNP-TV-Z]{25}$")),
     responses(
         (status = 200, description = "The seal", body = SealBody),
         (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
@@ -139,7 +139,7 @@ pub(crate) struct HeadQuery {
 /// truncation before the seal.
 #[utoipa::path(
     get, path = "/v1/runs/{run}/head", tag = "read", operation_id = "signHead",
-    params(("run" = String, Path, description = "The run"), HeadQuery),
+    params(("run" = String, Path, description = "The run", pattern = "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"), HeadQuery),
     responses(
         (status = 200, description = "The envelope", body = serde_json::Value, content_type = "application/json"),
         (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),

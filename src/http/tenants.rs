@@ -18,6 +18,7 @@ const BODY_BYTES: usize = 16_384;
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewTenantRequest {
     /// What people call it; never in evidence.
+    #[schema(min_length = 1, max_length = 200)]
     name: String,
 }
 

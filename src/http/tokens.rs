@@ -19,8 +19,10 @@ const BODY_BYTES: usize = 16_384;
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewTokenRequest {
     /// What people call it.
+    #[schema(min_length = 1, max_length = 200)]
     name: String,
     /// agent, gate, auditor, compliance, admin.
+    #[schema(min_items = 1)]
     roles: Vec<String>,
     /// The actor that it may speak for; by default any that its roles allow.
     #[serde(default)]

@@ -19,7 +19,7 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 /// own keys. `verdict.exit_code` is 0 for verified, 1 altered, 2 incomplete, 3 unusable.
 #[utoipa::path(
     get, path = "/v1/runs/{run}/verification", tag = "verify", operation_id = "verifyRun",
-    params(("run" = String, Path, description = "The run")),
+    params(("run" = String, Path, description = "The run", pattern = "^[0-7][0-9A-HJKMNP-TV-Z]{25}$")),
     responses(
         (status = 200, description = "The report", body = serde_json::Value, content_type = "application/json"),
         (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
@@ -77,7 +77,7 @@ pub(crate) struct TurnQuery {
 /// Proves one turn of a sealed run alone: its frames, their path to the seal, and the seal.
 #[utoipa::path(
     get, path = "/v1/runs/{run}/turns/{turn}/proof", tag = "verify", operation_id = "proveTurn",
-    params(("run" = String, Path, description = "The run"), ("turn" = u64, Path, description = "Number of the turn, from 1"), TurnQuery),
+    params(("run" = String, Path, description = "The run", pattern = "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"), ("turn" = u64, Path, description = "Number of the turn, from 1"), TurnQuery),
     responses(
         (status = 200, description = "The proof, `turn-N.turn-proof.json`", body = serde_json::Value, content_type = "application/json"),
         (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),

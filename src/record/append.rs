@@ -5,37 +5,14 @@
 //! no place.
 
 use super::intake::FrameRequest;
+pub use super::place::{Appended, Conditions};
 use super::place::{Batch, known_keys};
 use super::prepare::prepare;
 use super::{RecordError, Recorder};
 use crate::access::Caller;
 use crate::ledger::later;
 use crate::store;
-use onrecord_core::digest::Hash;
 use onrecord_core::id::RunId;
-use onrecord_core::receipt::Receipt;
-
-/// A frame that has its place.
-#[derive(Clone, Debug)]
-pub struct Appended {
-    /// Its receipt.
-    pub receipt: Receipt,
-    /// False where a retry found it.
-    pub created: bool,
-    /// Receipt of the result of a tool call that was posted whole.
-    pub result: Option<Receipt>,
-    /// A signed `run-head` at the frame's size, where it was asked for.
-    pub signed: Option<String>,
-}
-
-/// What a request to append says beside its frames.
-#[derive(Clone, Debug, Default)]
-pub struct Conditions {
-    /// The head that the writer saw (`If-Match`).
-    pub head: Option<Hash>,
-    /// Whether the receipt is to be signed.
-    pub signed: bool,
-}
 
 impl Recorder {
     /// Appends frames to a run in one transaction, each with its own result: a refused one takes no

@@ -12,6 +12,8 @@ mod prepare;
 pub mod read;
 pub mod seal;
 
+pub(crate) use prepare::offload;
+
 use crate::access::AccessError;
 use crate::ledger::LedgerError;
 use crate::store::{Store, StoreError};
@@ -190,6 +192,9 @@ impl Recorder {
         &self,
         tenant: &TenantId,
     ) -> Result<Arc<crate::vault::TenantKeys>, RecordError> {
+        if let Some(keys) = self.vault.known(tenant) {
+            return Ok(keys);
+        }
         let origin = self
             .store
             .origin(tenant)

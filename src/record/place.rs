@@ -1,7 +1,6 @@
 //! Placing: the one place that extends a chain. Whoever calls holds the run's lock.
 
 use super::RecordError;
-use super::append::{Appended, Conditions};
 use super::intake::{LinkRequest, TurnChoice};
 use super::prepare::{Prepared, Sameness};
 use crate::store::frames::NewFrame;
@@ -17,6 +16,28 @@ use onrecord_core::limits;
 use onrecord_core::receipt::Receipt;
 use onrecord_core::timestamp::Timestamp;
 use std::collections::HashMap;
+
+/// A frame that has its place.
+#[derive(Clone, Debug)]
+pub struct Appended {
+    /// Its receipt.
+    pub receipt: Receipt,
+    /// False where a retry found it.
+    pub created: bool,
+    /// Receipt of the result of a tool call that was posted whole.
+    pub result: Option<Receipt>,
+    /// A signed `run-head` at the frame's size, where it was asked for.
+    pub signed: Option<String>,
+}
+
+/// What a request to append says beside its frames.
+#[derive(Clone, Debug, Default)]
+pub struct Conditions {
+    /// The head that the writer saw (`If-Match`).
+    pub head: Option<Hash>,
+    /// Whether the receipt is to be signed.
+    pub signed: bool,
+}
 
 /// The store's id as an actor, and the beginning of its keys.
 pub(crate) const STORE_ID: &str = "onrecord";

@@ -44,14 +44,7 @@ impl Prepared {
                 });
             sealed.collect::<Result<Vec<_>, _>>()
         };
-        let payloads = if bytes > OFFLOAD_BYTES
-            && tokio::runtime::Handle::current().runtime_flavor()
-                == tokio::runtime::RuntimeFlavor::MultiThread
-        {
-            tokio::task::block_in_place(seal)
-        } else {
-            seal()
-        }?;
+        let payloads = offload(bytes, seal)?;
         let mac = keys.request_mac(&payloads, &fingerprint)?;
         Ok(Self {
             request,
@@ -125,6 +118,17 @@ impl Prepared {
                 ciphertext: sealed.ciphertext,
             })
             .collect()
+    }
+}
+
+/// Does work over so many bytes, away from the requests that share this thread where it takes long.
+pub(crate) fn offload<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
+    use tokio::runtime::{Handle, RuntimeFlavor};
+    // A runtime of one thread has no other that could take the requests over.
+    if bytes > OFFLOAD_BYTES && Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread {
+        tokio::task::block_in_place(work)
+    } else {
+        work()
     }
 }
 

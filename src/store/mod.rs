@@ -185,6 +185,14 @@ impl Store {
         Ok(tx)
     }
 
+    /// The database's clock.
+    pub(crate) async fn now(&self) -> Result<onrecord_core::timestamp::Timestamp, StoreError> {
+        let now: time::Time = sqlx::query_scalar("select clock_timestamp()")
+            .fetch_one(&self.pool)
+            .await?;
+        Ok(now.0)
+    }
+
     pub(crate) fn pool(&self) -> &PgPool {
         &self.pool
     }
@@ -220,14 +228,6 @@ async fn applied(connection: &mut PgConnection) -> Result<usize, StoreError> {
         .fetch_one(&mut *connection)
         .await?;
     Ok(usize::try_from(count).unwrap_or(usize::MAX))
-}
-
-/// The database's clock.
-pub(crate) async fn now(tx: &mut Tx) -> Result<onrecord_core::timestamp::Timestamp, StoreError> {
-    let now: time::Time = sqlx::query_scalar("select clock_timestamp()")
-        .fetch_one(&mut **tx)
-        .await?;
-    Ok(now.0)
 }
 
 /// Names a row that is not as the model says.

@@ -88,22 +88,25 @@ fn read_key(row: &sqlx::postgres::PgRow) -> Result<PayloadKey, StoreError> {
     })
 }
 
-/// Payloads after a commitment, in the order of their commitments: at most 64 of them and, but for
-/// one alone, 16 MiB.
+/// Payloads of the frames below a size, after a commitment, in the order of their commitments: at most
+/// 64 of them and, but for one alone, 16 MiB.
 pub(crate) async fn page(
     tx: &mut Tx,
     run: &RunId,
+    size: u64,
     after: Option<&Hash>,
 ) -> Result<Vec<StoredPayload>, StoreError> {
+    // The empty string is below every commitment: one comparison, which the index answers in any plan.
     let rows = sqlx::query(
         "select commit, seq, tier, wrapped_dek, media, ciphertext from (
            select *, sum(size) over (order by commit) - size as before from (
-             select * from payloads where run = $1 and ($2::bytea is null or commit > $2) order by commit limit 64
+             select * from payloads where run = $1 and commit > $2 and seq < $3 order by commit limit 64
            ) as next
          ) as sized where before < 16777216 order by commit",
     )
     .bind(run.as_str())
-    .bind(after.map(|commit| &commit.0[..]))
+    .bind(after.map_or(&[][..], |commit| &commit.0[..]))
+    .bind(signed(size))
     .fetch_all(&mut **tx)
     .await?;
     rows.iter()

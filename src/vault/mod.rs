@@ -176,19 +176,23 @@ impl Vault {
         self.tenant(tenant, origin)
     }
 
+    /// The keys of a tenant, where they were opened before.
+    pub fn known(&self, tenant: &TenantId) -> Option<Arc<TenantKeys>> {
+        self.tenants
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(tenant)
+            .cloned()
+    }
+
     /// The keys of a tenant.
     pub fn tenant(
         &self,
         tenant: &TenantId,
         origin: &Origin,
     ) -> Result<Arc<TenantKeys>, VaultError> {
-        if let Some(keys) = self
-            .tenants
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(tenant)
-        {
-            return Ok(keys.clone());
+        if let Some(keys) = self.known(tenant) {
+            return Ok(keys);
         }
         let keys = Arc::new(self.load(tenant, origin)?);
         self.tenants
