@@ -231,8 +231,11 @@ async fn roles_open_doors_and_nothing_else_does() {
     server.api.role("auditor").await.get(&proof).await.is(200);
 }
 
-/// Everything that needs a token, with a body where there has to be one.
-fn addresses(run: &str) -> Vec<(Method, String, Option<(&'static str, String)>)> {
+/// Method, path, and a body with its media type where there has to be one.
+type Address = (Method, String, Option<(&'static str, String)>);
+
+/// Everything that needs a token.
+fn addresses(run: &str) -> Vec<Address> {
     let frame = json!({"kind": "observation"}).to_string();
     let json = |value: Value| Some((crate::api::JSON, value.to_string()));
     vec![
@@ -286,10 +289,7 @@ fn addresses(run: &str) -> Vec<(Method, String, Option<(&'static str, String)>)>
     ]
 }
 
-async fn call(
-    api: &Api,
-    address: &(Method, String, Option<(&'static str, String)>),
-) -> crate::api::Answer {
+async fn call(api: &Api, address: &Address) -> crate::api::Answer {
     let (method, path, body) = address;
     let mut request = api.request(method.clone(), path);
     if let Some((media, body)) = body {
