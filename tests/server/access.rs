@@ -31,7 +31,7 @@ async fn each_role_writes_as_its_own_actors_only() {
         for actor in ["agent", "tool", "importer", "verifier", "human", "system"] {
             for kind in ["observation", "gate_result"] {
                 let answer = api.frame(&opened.run, &frame_as(kind, actor)).await;
-                let verdict = kind == "gate_result" && !matches!(actor, "verifier" | "importer");
+                let verdict = kind == "gate_result" && actor != "verifier";
                 if allowed.contains(&actor) && !verdict {
                     receipts.push(answer.is(201).receipt());
                 } else {
@@ -76,7 +76,7 @@ async fn an_agent_cannot_pass_its_own_gate() {
         .frame(&run, &pass)
         .await
         .problem(403, "actor_not_yours");
-    for actor in ["verifier", "agent", "human", "system"] {
+    for actor in ["verifier", "agent", "tool", "importer", "human", "system"] {
         agent
             .frame(&run, &frame_as("gate_result", actor))
             .await
@@ -231,8 +231,11 @@ async fn roles_open_doors_and_nothing_else_does() {
     server.api.role("auditor").await.get(&proof).await.is(200);
 }
 
-/// Everything that needs a token, with a body where there has to be one.
-fn addresses(run: &str) -> Vec<(Method, String, Option<(&'static str, String)>)> {
+/// Method, path, and a body with its media type where there has to be one.
+type Address = (Method, String, Option<(&'static str, String)>);
+
+/// Everything that needs a token.
+fn addresses(run: &str) -> Vec<Address> {
     let frame = json!({"kind": "observation"}).to_string();
     let json = |value: Value| Some((crate::api::JSON, value.to_string()));
     vec![
@@ -286,10 +289,7 @@ fn addresses(run: &str) -> Vec<(Method, String, Option<(&'static str, String)>)>
     ]
 }
 
-async fn call(
-    api: &Api,
-    address: &(Method, String, Option<(&'static str, String)>),
-) -> crate::api::Answer {
+async fn call(api: &Api, address: &Address) -> crate::api::Answer {
     let (method, path, body) = address;
     let mut request = api.request(method.clone(), path);
     if let Some((media, body)) = body {

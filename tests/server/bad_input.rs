@@ -687,7 +687,9 @@ async fn a_session_links_to_the_run_before_it() {
         frame["links"],
         json!([{"hash": before.hash, "rel": "derived_from", "run": before.run}])
     );
-    server.audit(&opened.run, &[opened.clone()]).await;
+    server
+        .audit(&opened.run, std::slice::from_ref(&opened))
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

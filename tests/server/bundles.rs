@@ -53,7 +53,9 @@ async fn runs_without_payloads_and_open_ones() {
     let server = Server::start().await;
     let api = &server.api;
     let opened = api.any_run().await;
-    let (_, bundle) = server.audit(&opened.run, &[opened.clone()]).await;
+    let (_, bundle) = server
+        .audit(&opened.run, std::slice::from_ref(&opened))
+        .await;
     assert!(!bundle.has("seal.dsse.json") && !bundle.has("seal.tlog-proof"));
     assert!(bundle.has("ledger.ndjson") && bundle.has("export.dsse.json"));
     assert_eq!(bundle.member("disclosures.ndjson"), b"");
@@ -66,7 +68,9 @@ async fn runs_without_payloads_and_open_ones() {
     api.post(&format!("/v1/runs/{}/seal", opened.run), &json!({}))
         .await
         .is(201);
-    let (report, bundle) = server.audit(&opened.run, &[opened.clone()]).await;
+    let (report, bundle) = server
+        .audit(&opened.run, std::slice::from_ref(&opened))
+        .await;
     assert_eq!(report.payloads.count, 0);
     assert_eq!(bundle.frames().len(), 2);
     // A bundle from before the seal is still what it was, and still no more than that.

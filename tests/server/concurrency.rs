@@ -154,7 +154,7 @@ async fn several_servers_start_on_one_empty_database() {
     let one = Server::start().await;
     let (two, three) = tokio::join!(one.second(), one.second());
     let run = two.api.any_run().await;
-    three.audit(&run.run, &[run.clone()]).await;
+    three.audit(&run.run, std::slice::from_ref(&run)).await;
     let tenants: i64 = sqlx::query_scalar("select count(*) from tenants")
         .fetch_one(&mut one.sql().await)
         .await

@@ -246,7 +246,10 @@ async fn no_secret_is_in_the_database_or_in_the_log() {
     api.post(&format!("/v1/runs/{}/seal", opened.run), &json!({}))
         .await
         .is(201);
-    let bundle = server.audit(&opened.run, &[opened.clone()]).await.1;
+    let bundle = server
+        .audit(&opened.run, std::slice::from_ref(&opened))
+        .await
+        .1;
     assert!(
         bundle
             .0

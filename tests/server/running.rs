@@ -23,8 +23,8 @@ pub struct Server {
     pub app: App,
     pub data_dir: Arc<TempDir>,
     pub database: Arc<TestDatabase>,
-    stop: oneshot::Sender<()>,
-    task: JoinHandle<std::io::Result<()>>,
+    stop: Option<oneshot::Sender<()>>,
+    task: Option<JoinHandle<std::io::Result<()>>>,
 }
 
 impl Server {
@@ -73,8 +73,8 @@ impl Server {
             app,
             data_dir,
             database,
-            stop,
-            task,
+            stop: Some(stop),
+            task: Some(task),
         }
     }
 
@@ -84,10 +84,18 @@ impl Server {
         Self::over(database, data_dir, self.api.token.clone(), |_| ()).await
     }
 
+    /// Stops serving and waits until all that was begun is done; its connections stay open.
+    pub async fn drained(mut self) -> Self {
+        if let (Some(stop), Some(task)) = (self.stop.take(), self.task.take()) {
+            stop.send(()).expect("it runs");
+            task.await.expect("it ends").expect("it ends well");
+        }
+        self
+    }
+
     pub async fn stop(self) {
-        self.stop.send(()).expect("it runs");
-        self.task.await.expect("it ends").expect("it ends well");
-        self.app.recorder.store().close().await;
+        let stopped = self.drained().await;
+        stopped.app.recorder.store().close().await;
     }
 
     /// Stops it, and starts it again on the same database.

@@ -1,0 +1,126 @@
+//! `onrecord serve` in a process of its own.
+
+use crate::api::Api;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use tempfile::TempDir;
+
+/// A data folder where PostgreSQL's user may go when root runs the tests. What is left of PostgreSQL
+/// in it at the end of a test that failed is ended with it.
+pub struct DataDir(TempDir);
+
+impl DataDir {
+    pub fn new() -> Self {
+        let folder = tempfile::Builder::new()
+            .prefix("onrecord-faults-")
+            .permissions(fs::Permissions::from_mode(0o755))
+            .tempdir();
+        Self(folder.expect("a folder"))
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// The embedded PostgreSQL, if one is there or was.
+    pub fn postmaster(&self) -> Option<Pid> {
+        let file = self.path().join("postgres/postmaster.pid");
+        let text = fs::read_to_string(file).ok()?;
+        Pid::from_raw(text.lines().next()?.trim().parse().ok()?)
+    }
+}
+
+impl Drop for DataDir {
+    fn drop(&mut self) {
+        if let Some(postmaster) = self.postmaster() {
+            let _ = kill_process(postmaster, Signal::QUIT);
+        }
+    }
+}
+
+pub struct Process {
+    child: Child,
+    pub api: Api,
+    log: JoinHandle<String>,
+}
+
+impl Process {
+    /// Starts a server and returns when it says where it is.
+    pub fn start(data_dir: &DataDir, arguments: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_onrecord"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
+            .arg(data_dir.path())
+            .args(arguments)
+            .env_remove("DATABASE_URL")
+            .env_remove("CREDENTIALS_DIRECTORY")
+            .env("RUST_LOG", "debug")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let stderr = BufReader::new(child.stderr.take().expect("its errors"));
+        let (found, address) = mpsc::channel();
+        let log = std::thread::spawn(move || {
+            let mut text = String::new();
+            for line in stderr.lines().map_while(Result::ok) {
+                if let Some((_, url)) = line.split_once(" at http://")
+                    && line.starts_with("onrecord ")
+                {
+                    let _ = found.send(format!("http://{url}"));
+                }
+                text.push_str(&line);
+                text.push('\n');
+            }
+            text
+        });
+        let Ok(base) = address.recv() else {
+            panic!(
+                "the server does not start: {}",
+                log.join().expect("its log")
+            );
+        };
+        let token = fs::read_to_string(data_dir.path().join("admin.token"));
+        let token = token.expect("the token's file");
+        Self {
+            child,
+            api: Api::new(base, token.trim()),
+            log,
+        }
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id().cast_signed()).expect("a pid")
+    }
+
+    /// Ends it as a power cut would.
+    pub fn kill(mut self) -> String {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it ends");
+        self.log.join().expect("its log")
+    }
+
+    /// Asks it to stop.
+    pub fn terminate(&self) {
+        kill_process(self.pid(), Signal::TERM).expect("it runs");
+    }
+
+    /// Waits for its end; returns how it went, and its log.
+    pub fn wait(mut self) -> (ExitStatus, String) {
+        let status = self.child.wait().expect("it ends");
+        (status, self.log.join().expect("its log"))
+    }
+
+    pub fn stop(self) -> String {
+        self.terminate();
+        let (status, log) = self.wait();
+        assert!(status.success(), "{status}: {log}");
+        log
+    }
+}
