@@ -63,6 +63,20 @@ pub enum VaultError {
         /// The file.
         path: PathBuf,
     },
+    /// A new tenant has keys already.
+    #[error("key file {path} is there already")]
+    Taken {
+        /// The file.
+        path: PathBuf,
+    },
+    /// There are keys of tenants, but not the root key that opens them.
+    #[error(
+        "there are keys beside {path}, but that root key is not there; name it with --root-key or put it back"
+    )]
+    RootMissing {
+        /// The file.
+        path: PathBuf,
+    },
     /// The keys of a tenant are not in the keys folder.
     #[error(
         "the keys of tenant {tenant} are not in {path}; give every server process the same keys folder (--keys)"
@@ -142,6 +156,11 @@ impl Vault {
             None => {
                 let path = folder.join("root.key");
                 if !path.exists() {
+                    // Another root key would open none of them, and would be found out at the first request.
+                    if files::has_tenants(folder)? {
+                        return Err(VaultError::RootMissing { path });
+                    }
+                    // Where another process was first, its key is the key.
                     files::write_new(
                         &path,
                         format!("{}\n", onrecord_core::digest::hex(&random::bytes::<32>()?))
@@ -171,7 +190,10 @@ impl Vault {
             let secret = Zeroizing::new(random::bytes::<32>()?);
             let wrapped = cipher::wrap(&self.root, &label(tenant, name), &secret[..])?;
             let text = format!("{}\n", onrecord_core::digest::hex(&wrapped));
-            files::write_new(&folder.join(format!("{name}.key")), text.as_bytes())?;
+            let path = folder.join(format!("{name}.key"));
+            if !files::write_new(&path, text.as_bytes())? {
+                return Err(VaultError::Taken { path });
+            }
         }
         self.tenant(tenant, origin)
     }
