@@ -268,3 +268,54 @@ async fn a_turn_that_is_too_large_is_refused_before_it_is_read() {
         200
     );
 }
+
+/// What somebody did to the rows is the verifier's to name, so the server has to hand it all of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_altered_in_the_database_is_named_and_not_unreadable() {
+    let server = Server::start().await;
+    let owner = &server.owner;
+    let mut connection = PgConnection::connect(&server.database.url).await.unwrap();
+    sqlx::query("alter table frames disable trigger user")
+        .execute(&mut connection)
+        .await
+        .unwrap();
+    for (change, code, seq) in [
+        (
+            "update frames set bytes = bytes || ' ' where run = $1 and seq = 2",
+            "frame_canonical",
+            2,
+        ),
+        (
+            "update frames set bytes = 'xx' where run = $1 and seq = 2",
+            "frame_json",
+            2,
+        ),
+        (
+            "delete from frames where run = $1 and seq = 2",
+            "frame_seq",
+            2,
+        ),
+    ] {
+        let run = server.run().await;
+        for _ in 0..3 {
+            let frame = json!({"kind": "observation", "payloads": [{"name": "p", "text": "x"}]});
+            server.append(owner, &run, frame).await;
+        }
+        let seal = format!("/v1/runs/{run}/seal");
+        assert_eq!(server.send(owner, "POST", &seal, &json!({})).await.0, 201);
+        sqlx::query(change)
+            .bind(&run)
+            .execute(&mut connection)
+            .await
+            .unwrap();
+        let path = format!("/v1/runs/{run}/verification");
+        let (status, report) = server.send(owner, "GET", &path, &Value::Null).await;
+        let verdict = &report["verdict"];
+        assert_eq!(
+            (status, &verdict["status"], &verdict["code"]),
+            (200, &json!("altered"), &json!(code)),
+            "{verdict}"
+        );
+        assert_eq!(verdict["first_bad_seq"], json!(seq), "{verdict}");
+    }
+}

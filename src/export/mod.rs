@@ -122,6 +122,8 @@ impl Recorder {
                     None => None,
                 };
                 let ledger = ledger_lines(&mut tx, &row).await?;
+                let bytes =
+                    store::frames::stored_bytes(&mut tx, &row.run, row.chain.size()).await?;
                 tx.commit().await.map_err(StoreError::from)?;
                 Ok(Source {
                     store: recorder.store,
@@ -131,6 +133,7 @@ impl Recorder {
                     row,
                     seal,
                     ledger,
+                    bytes,
                     request,
                 })
             })
@@ -160,6 +163,8 @@ struct Source {
     seal: Option<Vec<u8>>,
     /// What the ledger says of it: few lines, however long the run is.
     ledger: Vec<u8>,
+    /// Length of `frames.ndjson`, as it is stored rather than as it should be.
+    bytes: u64,
     request: ExportRequest,
 }
 
@@ -174,7 +179,7 @@ impl Source {
         let (disclosures, counts) = self.write_frames(&mut writer).await?;
         writer.whole(&Member::Ledger, &self.ledger).await?;
         writer.spooled(&Member::Disclosures, disclosures).await?;
-        if self.request.payloads && self.write_payloads(&mut writer).await? != counts.disclosed {
+        if self.request.payloads && self.write_payloads(&mut writer).await? < counts.disclosed {
             return Err(ExportError::Erased(self.row.run));
         }
         let manifest = writer.manifest().await?;
@@ -220,33 +225,27 @@ impl Source {
         let run = &self.row.run;
         let size = self.row.chain.size();
         let (mut disclosures, mut counts) = (Spool::new()?, ExportCounts::default());
-        writer
-            .begin(&Member::Frames, self.row.chain.file_bytes())
-            .await?;
+        writer.begin(&Member::Frames, self.bytes).await?;
         let mut next = 0;
-        while next < size {
-            // No further than the size: what was appended since has no place in this bundle.
-            let limit = u32::try_from(size - next).map_or(PAGE, |left| left.min(PAGE));
+        loop {
             let mut tx = self.store.snapshot(self.tenant()).await?;
-            let page = store::frames::page(&mut tx, run, next, limit).await?;
-            if page.is_empty() {
-                return Err(store::contradiction("frames", "seq", format!("{run}/{next}")).into());
-            }
-            let frames = page
+            let page = store::frames::stored(&mut tx, run, next, size, PAGE).await?;
+            // What cannot be read has no payloads that could be disclosed; the verifier names it.
+            let frames: Vec<Frame<'_>> = page
                 .iter()
-                .map(|bytes| Frame::parse(bytes))
-                .collect::<Result<Vec<_>, _>>()
-                .map_err(|_| ExportError::Frame(run.clone()))?;
+                .filter_map(|(_, bytes)| Frame::parse(bytes).ok())
+                .collect();
             let lines = self.disclosures(&mut tx, &frames, &mut counts).await?;
             tx.commit().await.map_err(StoreError::from)?;
-            for bytes in &page {
+            let Some((last, _)) = page.last() else { break };
+            next = last + 1;
+            for (_, bytes) in &page {
                 writer.write(bytes).await?;
                 writer.write(b"\n").await?;
             }
             for line in lines {
                 disclosures.write(&line).await?;
             }
-            next += frames.len() as u64;
         }
         writer.end().await?;
         Ok((disclosures, counts))

@@ -97,10 +97,11 @@ pub(crate) async fn page(
     after: Option<&Hash>,
 ) -> Result<Vec<StoredPayload>, StoreError> {
     // The empty string is below every commitment: one comparison, which the index answers in any plan.
+    // `seq + 0` keeps the planner from the other index, which is in another order.
     let rows = sqlx::query(
         "select commit, seq, tier, wrapped_dek, media, ciphertext from (
            select *, sum(size) over (order by commit) - size as before from (
-             select * from payloads where run = $1 and commit > $2 and seq < $3 order by commit limit 64
+             select * from payloads where run = $1 and commit > $2 and seq + 0 < $3 order by commit limit 64
            ) as next
          ) as sized where before < 16777216 order by commit",
     )
