@@ -30,7 +30,7 @@ pub(super) fn private_folder(path: &Path) -> Result<(), VaultError> {
 /// after the return the file survives a power cut.
 pub(super) fn write_new(path: &Path, bytes: &[u8]) -> Result<(), VaultError> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    let temporary = path.with_extension("new");
+    let temporary = path.with_extension(format!("{}.new", std::process::id()));
     let mut file = OpenOptions::new()
         .write(true)
         .create(true)
@@ -41,11 +41,20 @@ pub(super) fn write_new(path: &Path, bytes: &[u8]) -> Result<(), VaultError> {
     file.write_all(bytes).map_err(at(&temporary))?;
     file.sync_all().map_err(at(&temporary))?;
     // A hard link, unlike a rename, fails where the name is taken: no key is ever overwritten.
-    fs::hard_link(&temporary, path).map_err(at(path))?;
+    let linked = fs::hard_link(&temporary, path).map_err(at(path));
     fs::remove_file(&temporary).map_err(at(&temporary))?;
+    linked?;
     File::open(folder)
         .and_then(|folder| folder.sync_all())
         .map_err(at(folder))
+}
+
+/// A file that another server made at the same moment is as good as one of our own.
+pub(super) fn unless_there(error: VaultError) -> Result<(), VaultError> {
+    match error {
+        VaultError::File { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => Err(other),
+    }
 }
 
 /// The bytes of a hex file.

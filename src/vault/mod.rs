@@ -55,6 +55,14 @@ pub enum VaultError {
         /// The file.
         path: PathBuf,
     },
+    /// The root key is not there, though the database has tenants.
+    #[error(
+        "root key file {path} is not there, but the database has evidence under it; bring the keys folder back from its backup (--keys, --root-key)"
+    )]
+    NoRoot {
+        /// The file.
+        path: PathBuf,
+    },
     /// The root key file holds something else.
     #[error(
         "root key file {path}: expected 64 hex digits and a newline, readable by the owner only (mode 0600)"
@@ -132,27 +140,23 @@ pub struct OpenedPayload {
 }
 
 impl Vault {
-    /// Opens the vault of a folder, and makes its root key on first use.
+    /// Opens the vault of a folder.
     ///
-    /// `root` names a root key file of somebody else's care; without it the key is `root.key` in the folder.
-    pub fn open(folder: &Path, root: Option<&Path>) -> Result<Self, VaultError> {
+    /// `root` names a root key file of somebody else's care; without it the key is `root.key` in the
+    /// folder, and is made there if `create` says that nothing is encrypted under another one yet.
+    pub fn open(folder: &Path, root: Option<&Path>, create: bool) -> Result<Self, VaultError> {
         files::private_folder(folder)?;
-        let root = match root {
-            Some(path) => files::read_root(path)?,
-            None => {
-                let path = folder.join("root.key");
-                if !path.exists() {
-                    files::write_new(
-                        &path,
-                        format!("{}\n", onrecord_core::digest::hex(&random::bytes::<32>()?))
-                            .as_bytes(),
-                    )?;
-                }
-                files::read_root(&path)?
+        let path = root.map_or_else(|| folder.join("root.key"), Path::to_owned);
+        if root.is_none() && !path.exists() {
+            if !create {
+                return Err(VaultError::NoRoot { path });
             }
-        };
+            let key = Zeroizing::new(random::bytes::<32>()?);
+            let text = Zeroizing::new(format!("{}\n", onrecord_core::digest::hex(&key[..])));
+            files::write_new(&path, text.as_bytes()).or_else(files::unless_there)?;
+        }
         Ok(Self {
-            root,
+            root: files::read_root(&path)?,
             folder: folder.to_owned(),
             tenants: RwLock::default(),
         })
@@ -220,7 +224,10 @@ impl Vault {
         for epoch in files::epochs(&folder)? {
             epochs.insert(epoch, key(&format!("epoch-{epoch}"))?);
         }
-        let epoch = epochs.keys().copied().max().ok_or(VaultError::Key)?;
+        let epoch = epochs.keys().copied().max();
+        let epoch = epoch.ok_or_else(|| VaultError::Wrong {
+            path: folder.join("epoch-1.key"),
+        })?;
         Ok(TenantKeys {
             tenant: tenant.clone(),
             seal: SealKey::new(&*key("seal")?)?,
