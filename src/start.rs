@@ -1,6 +1,7 @@
 //! Starting a server: the database, the keys, the first tenant and its token.
 
-use crate::http::{App, BODY_IDLE, UPLOAD_BYTES};
+use crate::http::body::Memory;
+use crate::http::{App, BODY_IDLE, BODY_MEMORY_MIB, UPLOAD_BYTES, VERIFICATIONS};
 use crate::postgres::{Cluster, Durability, PostgresError};
 use crate::record::{RecordError, Recorder};
 use crate::store::{Store, StoreError};
@@ -10,6 +11,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tokio::sync::Semaphore;
 
 /// Name of the file with the first token, in the data folder.
 pub const TOKEN_FILE: &str = "admin.token";
@@ -119,6 +121,8 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
         public_host: config.public_host.clone(),
         upload_bytes: UPLOAD_BYTES,
         body_idle: BODY_IDLE,
+        body_memory: Memory::new(BODY_MEMORY_MIB),
+        verifications: Arc::new(Semaphore::new(VERIFICATIONS)),
     };
     Ok(Started {
         app,

@@ -130,6 +130,21 @@ impl Problem {
         )
     }
 
+    /// Too much is being done at once.
+    pub fn busy() -> Self {
+        let problem = Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "busy",
+            "The server is busy",
+            "too many large requests are being served",
+            "Send the request again in a moment, or send less at once; nothing of it was stored.",
+        );
+        Self {
+            retry_after_s: Some(2),
+            ..problem
+        }
+    }
+
     fn unavailable() -> Self {
         let problem = Self::new(
             StatusCode::SERVICE_UNAVAILABLE,

@@ -55,19 +55,25 @@ pub enum VaultError {
         /// The file.
         path: PathBuf,
     },
-    /// The root key is not there, though the database has tenants.
-    #[error(
-        "root key file {path} is not there, but the database has evidence under it; bring the keys folder back from its backup (--keys, --root-key)"
-    )]
-    NoRoot {
-        /// The file.
-        path: PathBuf,
-    },
     /// The root key file holds something else.
     #[error(
         "root key file {path}: expected 64 hex digits and a newline, readable by the owner only (mode 0600)"
     )]
     Root {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A new tenant has keys already.
+    #[error("key file {path} is there already")]
+    Taken {
+        /// The file.
+        path: PathBuf,
+    },
+    /// There are keys of tenants, but not the root key that opens them.
+    #[error(
+        "there are keys beside {path}, but that root key is not there; name it with --root-key or put it back"
+    )]
+    RootMissing {
         /// The file.
         path: PathBuf,
     },
@@ -148,12 +154,14 @@ impl Vault {
         files::private_folder(folder)?;
         let path = root.map_or_else(|| folder.join("root.key"), Path::to_owned);
         if root.is_none() && !path.exists() {
-            if !create {
-                return Err(VaultError::NoRoot { path });
+            // Another root key would open nothing of what is there.
+            if !create || files::has_tenants(folder)? {
+                return Err(VaultError::RootMissing { path });
             }
             let key = Zeroizing::new(random::bytes::<32>()?);
             let text = Zeroizing::new(format!("{}\n", onrecord_core::digest::hex(&key[..])));
-            files::write_new(&path, text.as_bytes()).or_else(files::unless_there)?;
+            // Where another process was first, its key is the key.
+            files::write_new(&path, text.as_bytes())?;
         }
         Ok(Self {
             root: files::read_root(&path)?,
@@ -175,7 +183,10 @@ impl Vault {
             let secret = Zeroizing::new(random::bytes::<32>()?);
             let wrapped = cipher::wrap(&self.root, &label(tenant, name), &secret[..])?;
             let text = format!("{}\n", onrecord_core::digest::hex(&wrapped));
-            files::write_new(&folder.join(format!("{name}.key")), text.as_bytes())?;
+            let path = folder.join(format!("{name}.key"));
+            if !files::write_new(&path, text.as_bytes())? {
+                return Err(VaultError::Taken { path });
+            }
         }
         self.tenant(tenant, origin)
     }

@@ -205,7 +205,36 @@ fn a_lost_root_key_is_not_replaced_under_evidence() {
     let folder = tempfile::tempdir().unwrap();
     assert!(matches!(
         Vault::open(folder.path(), None, false),
-        Err(VaultError::NoRoot { .. })
+        Err(VaultError::RootMissing { .. })
     ));
+    assert!(!folder.path().join("root.key").exists());
+}
+
+#[test]
+fn many_that_start_at_once_have_one_root_key() {
+    for _ in 0..20 {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || Vault::open(folder.path(), None, true).unwrap();
+        let roots: Vec<Key> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| open().root)).collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect()
+        });
+        let kept = open().root;
+        assert!(roots.iter().all(|root| **root == *kept));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}
+
+#[test]
+fn no_root_key_is_made_beside_keys_that_it_would_not_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, tenant, origin) = vault(folder.path());
+    first.create_tenant(&tenant, &origin).unwrap();
+    std::fs::remove_file(folder.path().join("root.key")).unwrap();
+    let opened = Vault::open(folder.path(), None, true).map(|_| ());
+    assert!(matches!(opened, Err(VaultError::RootMissing { .. })));
     assert!(!folder.path().join("root.key").exists());
 }
