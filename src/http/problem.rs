@@ -349,6 +349,11 @@ impl From<RecordError> for Problem {
                 "Turns are numbered densely",
                 "Leave `turn` out: the store numbers turns.",
             ),
+            RecordError::TurnTooLarge { .. } => conflict(
+                "turn_too_large",
+                "The turn is too large for a proof of its own",
+                "Export the run, whose bundle has no such limit, or ask with payloads=none.",
+            ),
             RecordError::KeyConflict { .. } => conflict(
                 "key_conflict",
                 "The key was used for another request",

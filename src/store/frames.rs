@@ -164,6 +164,26 @@ pub(crate) async fn of_turn(
     )
 }
 
+/// Bytes of a turn's frames and, if they are wanted, of its payloads.
+pub(crate) async fn turn_bytes(
+    tx: &mut Tx,
+    run: &RunId,
+    turn: u64,
+    payloads: bool,
+) -> Result<u64, StoreError> {
+    let bytes: i64 = sqlx::query_scalar(
+        "select (coalesce(sum(octet_length(bytes)), 0) + coalesce(sum((
+           select sum(size) from payloads where $3 and payloads.run = frames.run and payloads.seq = frames.seq
+         )), 0))::bigint from frames where run = $1 and turn = $2",
+    )
+    .bind(run.as_str())
+    .bind(signed(turn))
+    .bind(payloads)
+    .fetch_one(&mut **tx)
+    .await?;
+    unsigned(bytes, "payloads", "size")
+}
+
 /// Tool calls that nothing answers: their outcome is unknown. At most `limit` of them, and how many
 /// there are.
 pub(crate) async fn unanswered(

@@ -69,9 +69,9 @@ pub enum VaultError {
         /// The file.
         path: PathBuf,
     },
-    /// There are keys of tenants, but not the root key that opens them.
+    /// There are keys of tenants, or evidence, but not the root key that opens them.
     #[error(
-        "there are keys beside {path}, but that root key is not there; name it with --root-key or put it back"
+        "root key {path} is not there, but keys or evidence under it are; put it back, or name it with --root-key"
     )]
     RootMissing {
         /// The file.
