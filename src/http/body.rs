@@ -5,7 +5,6 @@ use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use serde::Deserialize;
 use std::time::Duration;
 
 /// How much of a body that is too large is read on, so that its sender gets to read the answer.
@@ -29,14 +28,6 @@ pub(crate) async fn read(
         bytes.extend_from_slice(&chunk);
     }
     Ok(bytes)
-}
-
-/// Reads a small JSON object. Serde would also take a list of its members' values.
-pub(crate) fn object<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, serde_json::Error> {
-    if bytes.trim_ascii_start().first() == Some(&b'[') {
-        return Err(serde::de::Error::custom("a list is no object"));
-    }
-    serde_json::from_slice(bytes)
 }
 
 /// A body chunk by chunk.
