@@ -132,6 +132,16 @@ impl FrameRequest {
         self
     }
 
+    /// Says which one of its kind the frame is, under the member that the kind has for it
+    /// (`docs/kinds.md`): `action` of a context or memory, else a member of the kind's own name.
+    pub fn class(&mut self, class: impl Into<Value>) -> &mut Self {
+        let member = match self.kind {
+            "context" | "memory" => "action",
+            kind => kind,
+        };
+        self.put(member, class)
+    }
+
     /// Copies a member into the body where it is an id, an enum or a count (see [`label`]).
     pub fn copy(&mut self, from: &Value, member: &str, to: &str) -> &mut Self {
         if let Some(value) = from.get(member).and_then(label) {

@@ -319,7 +319,7 @@ impl Entry {
 
 fn beside(entry: &Entry, thread: &Thread, (kind, class, members): Plain) -> Mapped {
     let mut frame = entry.frame(kind, "", thread);
-    frame.put(kind, class);
+    frame.class(class);
     for (from, to) in members {
         frame.copy(&entry.record.value, from, to);
     }
@@ -337,9 +337,7 @@ fn system(entry: &Entry, thread: &Thread) -> Option<Mapped> {
     let kind = if compaction { "context" } else { "observation" };
     let mut frame = entry.frame(kind, "", thread);
     match (compaction, subtype) {
-        (true, _) => frame
-            .put("context", "compaction")
-            .put("compaction", subtype),
+        (true, _) => frame.class("compaction").put("compaction", subtype),
         (false, "") => frame.put("observation", "system"),
         (false, _) => frame.put("observation", format!("system.{subtype}")),
     };
@@ -375,13 +373,11 @@ fn attachment(entry: &mut Entry, thread: &Thread) -> Option<Mapped> {
         _ => return None,
     };
     match frame.kind {
-        "memory" => frame.put("memory", "loaded"),
+        "memory" => frame.class("loaded"),
         "observation" => frame
             .put("observation", "hook")
             .put("result", kind.as_str()),
-        _ => frame
-            .put("context", "attachment")
-            .put("attachment", kind.as_str()),
+        _ => frame.class("attachment").put("attachment", kind.as_str()),
     };
     let attachment = entry.value().get_mut("attachment")?;
     let members: &[(&str, &str)] = if hook {

@@ -67,7 +67,7 @@ fn said(entry: &mut Entry, thread: &mut Thread) -> Mapped {
         thread.message = None;
         frame.put("prompt", if command { "command" } else { "message" });
     } else {
-        frame.put(kind, class);
+        frame.class(class);
     }
     let value = &entry.record.value;
     frame.put("speaker", "user");
@@ -224,7 +224,7 @@ fn model_call(
         .copy(message, "id", "message_id");
     call.copy(&entry.record.value, "requestId", "request_id");
     // A transcript names a model, never the revision that served it.
-    call.put("revision", "not identifiable");
+    call.put("revision", "not_identifiable");
     let key = call.key.clone();
     thread.message = Some((id, key.clone()));
     frames.push(call);

@@ -21,7 +21,7 @@ pub(super) fn take_call(
     strict: bool,
 ) {
     let tool = block.get("name").and_then(Value::as_str).map(str::to_owned);
-    call.copy(block, "name", "tool")
+    call.copy(block, "name", "name")
         .copy(block, "id", "tool_call_id");
     let subagent = tool
         .as_deref()
@@ -57,7 +57,7 @@ pub(super) fn take_result(
             .as_ref()
             .and_then(|tool| label(&tool.as_str().into()))
         {
-            result.put("tool", tool);
+            result.put("name", tool);
         }
     }
     let failed = block.get("is_error").and_then(Value::as_bool) == Some(true);
@@ -275,7 +275,7 @@ pub(super) fn lone_result(entry: &mut Entry, thread: &mut Thread) -> Mapped {
     let strict = entry.record.strict();
     let frame = entry.frame("tool_result", "", thread);
     let (mut frame, _) = take_result(entry.value(), frame, thread, strict);
-    frame.copy(&entry.record.value, "name", "tool");
+    frame.copy(&entry.record.value, "name", "name");
     if let Some(output) = entry.value().get_mut("output") {
         extract(output, &mut frame, "result", strict);
     }

@@ -39,7 +39,7 @@ impl SweReader {
                 _ => "message",
             };
             let mut frame = self.frame("context", key);
-            frame.put("context", class);
+            frame.class(class);
             frame
         };
         frame
@@ -104,7 +104,7 @@ impl SweReader {
         if tools.is_empty() {
             let mut tool = self.frame("tool_call", format!("{key}/call/1"));
             tool.link("derived_from", key.clone());
-            tool.put("tool", "shell");
+            tool.put("name", "shell");
             tools.push(tool);
         }
         let written = step.clone();
@@ -142,7 +142,7 @@ impl SweReader {
     fn model_call(&self, step: &mut Value, key: &str) -> FrameRequest {
         let mut call = self.frame("model_call", format!("{key}/model"));
         self.copy_model(&mut call);
-        call.put("revision", "not identifiable");
+        call.put("revision", "not_identifiable");
         // What the model was given: `messages` at first, `query` later.
         self.take(
             step,
@@ -220,7 +220,7 @@ impl SweReader {
         if tools.is_empty() && message.get("action").is_some() {
             let mut tool = self.frame("tool_call", format!("{key}/call/1"));
             tool.link("derived_from", key);
-            tool.put("tool", "shell");
+            tool.put("name", "shell");
             self.calls.open.push((None, tool.key.clone()));
             tools.push(tool);
         }
@@ -267,7 +267,7 @@ impl SweReader {
             }
             self.calls.open.push((id, tool.key.clone()));
             if let Some(function) = call.get_mut("function") {
-                tool.copy(function, "name", "tool");
+                tool.copy(function, "name", "name");
                 if let Some(arguments) = function.get_mut("arguments") {
                     extract(arguments, &mut tool, "arguments", self.strict);
                 }
