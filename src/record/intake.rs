@@ -254,7 +254,7 @@ struct ActorShape {
 }
 
 fn actor(at: &str, raw: &[u8]) -> Result<Actor, IntakeError> {
-    let read: ActorShape = object(
+    let read: ActorShape = typed(
         at,
         raw,
         "{type, id}, type one of agent, human, tool, verifier, importer",
@@ -287,7 +287,7 @@ fn time(at: &str, raw: &[u8]) -> Result<Timestamp, IntakeError> {
 }
 
 fn trace(at: &str, raw: &[u8]) -> Result<Trace, IntakeError> {
-    let trace: Trace = object(at, raw, "{trace_id, span_id}")?;
+    let trace: Trace = typed(at, raw, "{trace_id, span_id}")?;
     frame::check_trace(&trace).map_err(|detail| shape(at, &detail))?;
     Ok(trace)
 }
@@ -308,7 +308,7 @@ fn links(at: &str, raw: &[u8]) -> Result<Vec<LinkRequest>, IntakeError> {
     let read = |(index, raw): (usize, &[u8])| {
         let here = format!("{at}/{index}");
         let expected = "{rel, seq}, {rel, key} or {rel, run, hash}";
-        let link: LinkShape = object(&here, raw, expected)?;
+        let link: LinkShape = typed(&here, raw, expected)?;
         match (link.seq, link.key, link.run, link.hash) {
             (Some(seq), None, None, None) => Ok(LinkRequest::Exact(Link {
                 hash: None,
@@ -453,25 +453,12 @@ fn word<T>(at: &str, raw: &[u8], of: impl Fn(&str) -> Option<T>) -> Result<T, In
     of(&word).ok_or_else(|| shape(at, &format!("one of {known}")))
 }
 
-/// An object of members; serde would also take a list of their values.
-fn object<'a, T: Deserialize<'a>>(
-    at: &str,
-    raw: &'a [u8],
-    expected: &str,
-) -> Result<T, IntakeError> {
-    if raw.first() == Some(&b'{') {
-        typed(at, raw, expected)
-    } else {
-        Err(shape(at, &format!("expected {expected}")))
-    }
-}
-
 fn typed<'a, T: Deserialize<'a>>(
     at: &str,
     raw: &'a [u8],
     expected: &str,
 ) -> Result<T, IntakeError> {
-    serde_json::from_slice(raw).map_err(|_| shape(at, &format!("expected {expected}")))
+    json::typed(raw).map_err(|_| shape(at, &format!("expected {expected}")))
 }
 
 /// RFC 6901: `~` and `/` in a name are written `~0` and `~1`.
