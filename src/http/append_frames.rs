@@ -72,14 +72,16 @@ pub(crate) async fn append_frames(
         Some(_) => return Err(Problem::parameter("receipt", "signed, or left out")),
     };
     if has_media(&headers, NDJSON) {
-        if signed || headers.contains_key(header::IF_MATCH) {
+        let single =
+            headers.contains_key(header::IF_MATCH) || headers.contains_key("idempotency-key");
+        if signed || single {
             return Err(Problem::parameter(
-                "receipt and If-Match",
-                "a single frame: neither goes with many",
+                "receipt, If-Match and Idempotency-Key",
+                "a single frame: none of them goes with many",
             ));
         }
         // Asked before the first line, so that a wrong address is an answer and not a stream.
-        app.recorder.run(caller.clone(), run.clone()).await?;
+        app.recorder.summary(caller.clone(), run.clone()).await?;
         let chunks = Chunks::new(&headers, body, usize::MAX, app.body_idle)?;
         let answers = frame_stream::begin(&app, caller, run, chunks);
         return Ok((
