@@ -5,7 +5,6 @@ use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -125,14 +124,6 @@ impl Room {
     pub(crate) fn take(&mut self) -> Option<OwnedSemaphorePermit> {
         self.held.take()
     }
-}
-
-/// Reads a small JSON object. Serde would also take a list of its members' values.
-pub(crate) fn object<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, serde_json::Error> {
-    if bytes.trim_ascii_start().first() == Some(&b'[') {
-        return Err(serde::de::Error::custom("a list is no object"));
-    }
-    serde_json::from_slice(bytes)
 }
 
 /// A body chunk by chunk.

@@ -97,7 +97,7 @@ pub(crate) async fn seal_run(
     let request: SealRequest = if bytes.is_empty() {
         SealRequest::default()
     } else {
-        super::body::object(&bytes)
+        onrecord_core::json::typed(&bytes)
             .map_err(|_| Problem::parameter("the body", "{\"interrupted\": true}, {} or nothing"))?
     };
     let seal = app.recorder.seal(caller, run, request.interrupted).await?;

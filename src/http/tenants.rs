@@ -49,7 +49,7 @@ pub(crate) async fn create_tenant(
 ) -> Result<Response, Problem> {
     caller.needs(&[Role::Admin])?;
     let bytes = super::body::read(&headers, body, BODY_BYTES, app.body_idle).await?;
-    let request: NewTenantRequest = super::body::object(&bytes)
+    let request: NewTenantRequest = onrecord_core::json::typed(&bytes)
         .map_err(|_| Problem::parameter("the body", "{\"name\": \"…\"}"))?;
     if !is_name(&request.name, 200) {
         return Err(Problem::parameter(

@@ -87,7 +87,7 @@ pub(crate) struct TokensBody {
 
 fn read_request(bytes: &[u8]) -> Result<TokenRequest, Problem> {
     let wrong = |detail: String| crate::access::AccessError::Malformed(detail);
-    let request: NewTokenRequest = super::body::object(bytes).map_err(|error| {
+    let request: NewTokenRequest = onrecord_core::json::typed(bytes).map_err(|error| {
         wrong(format!(
             "expected {{name, roles, actor?, expires_at?}}: {error}"
         ))

@@ -182,7 +182,31 @@ fn read_frame(members: &[Member<'_>], at: &str, kind: Kind) -> Result<FrameReque
             _ => return Err(unknown(&here, &member.name)),
         }
     }
+    if kind == Kind::Outcome {
+        outcome(&format!("{at}/body"), &request.body)?;
+    }
     Ok(request)
+}
+
+/// The one member of a body that the format asks of a writer.
+fn outcome(at: &str, body: &[u8]) -> Result<(), IntakeError> {
+    #[derive(Deserialize)]
+    struct Shape {
+        #[serde(rename = "status")]
+        _status: frame::Status,
+    }
+    serde_json::from_slice::<Shape>(body)
+        .map(|_| ())
+        .map_err(|_| {
+            let words: Vec<&str> = frame::Status::ALL
+                .iter()
+                .map(|status| status.as_str())
+                .collect();
+            shape(
+                &format!("{at}/status"),
+                &format!("one of {}", words.join(", ")),
+            )
+        })
 }
 
 /// Checks a writer's key.
@@ -230,7 +254,7 @@ struct ActorShape {
 }
 
 fn actor(at: &str, raw: &[u8]) -> Result<Actor, IntakeError> {
-    let read: ActorShape = object(
+    let read: ActorShape = typed(
         at,
         raw,
         "{type, id}, type one of agent, human, tool, verifier, importer",
@@ -263,7 +287,7 @@ fn time(at: &str, raw: &[u8]) -> Result<Timestamp, IntakeError> {
 }
 
 fn trace(at: &str, raw: &[u8]) -> Result<Trace, IntakeError> {
-    let trace: Trace = object(at, raw, "{trace_id, span_id}")?;
+    let trace: Trace = typed(at, raw, "{trace_id, span_id}")?;
     frame::check_trace(&trace).map_err(|detail| shape(at, &detail))?;
     Ok(trace)
 }
@@ -284,7 +308,7 @@ fn links(at: &str, raw: &[u8]) -> Result<Vec<LinkRequest>, IntakeError> {
     let read = |(index, raw): (usize, &[u8])| {
         let here = format!("{at}/{index}");
         let expected = "{rel, seq}, {rel, key} or {rel, run, hash}";
-        let link: LinkShape = object(&here, raw, expected)?;
+        let link: LinkShape = typed(&here, raw, expected)?;
         match (link.seq, link.key, link.run, link.hash) {
             (Some(seq), None, None, None) => Ok(LinkRequest::Exact(Link {
                 hash: None,
@@ -429,25 +453,12 @@ fn word<T>(at: &str, raw: &[u8], of: impl Fn(&str) -> Option<T>) -> Result<T, In
     of(&word).ok_or_else(|| shape(at, &format!("one of {known}")))
 }
 
-/// An object of members; serde would also take a list of their values.
-fn object<'a, T: Deserialize<'a>>(
-    at: &str,
-    raw: &'a [u8],
-    expected: &str,
-) -> Result<T, IntakeError> {
-    if raw.first() == Some(&b'{') {
-        typed(at, raw, expected)
-    } else {
-        Err(shape(at, &format!("expected {expected}")))
-    }
-}
-
 fn typed<'a, T: Deserialize<'a>>(
     at: &str,
     raw: &'a [u8],
     expected: &str,
 ) -> Result<T, IntakeError> {
-    serde_json::from_slice(raw).map_err(|_| shape(at, &format!("expected {expected}")))
+    json::typed(raw).map_err(|_| shape(at, &format!("expected {expected}")))
 }
 
 /// RFC 6901: `~` and `/` in a name are written `~0` and `~1`.

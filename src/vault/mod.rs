@@ -69,9 +69,9 @@ pub enum VaultError {
         /// The file.
         path: PathBuf,
     },
-    /// There are keys of tenants, but not the root key that opens them.
+    /// There are keys of tenants, or evidence, but not the root key that opens them.
     #[error(
-        "there are keys beside {path}, but that root key is not there; name it with --root-key or put it back"
+        "root key {path} is not there, but keys or evidence under it are; put it back, or name it with --root-key"
     )]
     RootMissing {
         /// The file.
@@ -146,32 +146,25 @@ pub struct OpenedPayload {
 }
 
 impl Vault {
-    /// Opens the vault of a folder, and makes its root key on first use.
+    /// Opens the vault of a folder.
     ///
-    /// `root` names a root key file of somebody else's care; without it the key is `root.key` in the folder.
-    pub fn open(folder: &Path, root: Option<&Path>) -> Result<Self, VaultError> {
+    /// `root` names a root key file of somebody else's care; without it the key is `root.key` in the
+    /// folder, and is made there if `create` says that nothing is encrypted under another one yet.
+    pub fn open(folder: &Path, root: Option<&Path>, create: bool) -> Result<Self, VaultError> {
         files::private_folder(folder)?;
-        let root = match root {
-            Some(path) => files::read_root(path)?,
-            None => {
-                let path = folder.join("root.key");
-                if !path.exists() {
-                    // Another root key would open none of them, and would be found out at the first request.
-                    if files::has_tenants(folder)? {
-                        return Err(VaultError::RootMissing { path });
-                    }
-                    // Where another process was first, its key is the key.
-                    files::write_new(
-                        &path,
-                        format!("{}\n", onrecord_core::digest::hex(&random::bytes::<32>()?))
-                            .as_bytes(),
-                    )?;
-                }
-                files::read_root(&path)?
+        let path = root.map_or_else(|| folder.join("root.key"), Path::to_owned);
+        if root.is_none() && !path.exists() {
+            // Another root key would open nothing of what is there.
+            if !create || files::has_tenants(folder)? {
+                return Err(VaultError::RootMissing { path });
             }
-        };
+            let key = Zeroizing::new(random::bytes::<32>()?);
+            let text = Zeroizing::new(format!("{}\n", onrecord_core::digest::hex(&key[..])));
+            // Where another process was first, its key is the key.
+            files::write_new(&path, text.as_bytes())?;
+        }
         Ok(Self {
-            root,
+            root: files::read_root(&path)?,
             folder: folder.to_owned(),
             tenants: RwLock::default(),
         })
@@ -242,7 +235,10 @@ impl Vault {
         for epoch in files::epochs(&folder)? {
             epochs.insert(epoch, key(&format!("epoch-{epoch}"))?);
         }
-        let epoch = epochs.keys().copied().max().ok_or(VaultError::Key)?;
+        let epoch = epochs.keys().copied().max();
+        let epoch = epoch.ok_or_else(|| VaultError::Wrong {
+            path: folder.join("epoch-1.key"),
+        })?;
         Ok(TenantKeys {
             tenant: tenant.clone(),
             seal: SealKey::new(&*key("seal")?)?,

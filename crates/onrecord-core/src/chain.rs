@@ -420,7 +420,7 @@ impl Chain {
     }
 
     fn check_turn_end(&self, frame: &Frame<'_>) -> Result<(), String> {
-        let found: TurnEnd = serde_json::from_str(frame.body.get())
+        let found: TurnEnd = json::typed(frame.body.get().as_bytes())
             .map_err(|error| format!("the body is not exactly {{count, root}}: {error}"))?;
         match self.turn_end() {
             Some(expected) if expected == found => Ok(()),
@@ -499,7 +499,7 @@ impl Chain {
 
     /// The state that [`Chain::to_bytes`] wrote; `None` where it is not one.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let saved: Saved = serde_json::from_slice(bytes).ok()?;
+        let saved: Saved = json::typed(bytes).ok()?;
         let mut state = sha2::digest::common::hazmat::SerializedState::<Sha256>::default();
         if !crate::digest::unhex(&saved.file, &mut state) {
             return None;

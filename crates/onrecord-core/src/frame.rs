@@ -14,7 +14,7 @@ pub use vocabulary::{ActorType, Kind, Rel, Status};
 
 use crate::digest::Hash;
 use crate::id::{RunId, TenantId};
-use crate::json::write_string;
+use crate::json::{self, write_string};
 use crate::timestamp::Timestamp;
 use alloc::borrow::Cow;
 use alloc::format;
@@ -266,15 +266,15 @@ struct StatusOnly {
 impl<'a> Frame<'a> {
     /// Reads canonical bytes; [`crate::json::check_canonical`] has passed on them.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, BadFrame> {
-        let frame: Self = match serde_json::from_slice(bytes) {
+        let frame: Self = match json::typed(bytes) {
             Ok(frame) => frame,
             Err(error) => {
                 // Another format is told apart from a malformed one: its members are not ours to judge.
-                return match serde_json::from_slice::<FormatOnly<'_>>(bytes) {
+                return match json::typed::<FormatOnly<'_>>(bytes) {
                     Ok(only) if only.onrecord.as_deref() != Some(FORMAT) => {
                         Err(other_format(only.onrecord.as_deref()))
                     }
-                    _ => Err(BadFrame::Shape(format!("{error}"))),
+                    _ => Err(BadFrame::Shape(reason(&error))),
                 };
             }
         };
@@ -282,7 +282,7 @@ impl<'a> Frame<'a> {
             return Err(other_format(Some(&frame.onrecord)));
         }
         if frame.kind == Kind::Session {
-            let suite = serde_json::from_str::<SuiteOnly<'_>>(frame.body.get())
+            let suite = json::typed::<SuiteOnly<'_>>(frame.body.get().as_bytes())
                 .ok()
                 .and_then(|only| only.suite);
             if suite.as_deref() != Some(SUITE) {
@@ -298,8 +298,8 @@ impl<'a> Frame<'a> {
 
     /// The members of the `session` frame's body that the format knows.
     pub fn session(&self) -> Result<Session, BadFrame> {
-        let session: Session = serde_json::from_str(self.body.get())
-            .map_err(|error| BadFrame::Shape(format!("session body: {error}")))?;
+        let session: Session = json::typed(self.body.get().as_bytes())
+            .map_err(|error| BadFrame::Shape(format!("session body: {}", reason(&error))))?;
         if session.run_no == 0 {
             return Err(BadFrame::Shape("session body: run_no starts at 1".into()));
         }
@@ -308,9 +308,9 @@ impl<'a> Frame<'a> {
 
     /// The status of an `outcome` frame.
     pub fn status(&self) -> Result<Status, BadFrame> {
-        serde_json::from_str::<StatusOnly>(self.body.get())
+        json::typed::<StatusOnly>(self.body.get().as_bytes())
             .map(|only| only.status)
-            .map_err(|error| BadFrame::Shape(format!("outcome body: {error}")))
+            .map_err(|error| BadFrame::Shape(format!("outcome body: {}", reason(&error))))
     }
 
     /// The payloads, none where the member is absent.
@@ -349,6 +349,15 @@ impl<'a> Frame<'a> {
                 .map_err(|error| format!("{error}")),
             _ => Ok(()),
         }
+    }
+}
+
+/// What serde found wrong. Where it was, it counts in lines of a text that has one line.
+fn reason(error: &serde_json::Error) -> String {
+    let text = format!("{error}");
+    match text.rfind(" at line ") {
+        Some(end) => text[..end].into(),
+        None => text,
     }
 }
 

@@ -252,7 +252,7 @@ impl Invariants {
 }
 
 fn body(frame: &Frame<'_>) -> Option<Body> {
-    serde_json::from_str(frame.body.get()).ok()
+    crate::json::typed(frame.body.get().as_bytes()).ok()
 }
 
 /// What a candidate is compared by: a digest of its text, which may be long.

@@ -143,8 +143,8 @@ impl Signed {
     pub fn parse(bytes: &[u8]) -> Result<Self, BadStatement> {
         json::check_canonical(bytes, Limits::ENVELOPE)
             .map_err(|error| malformed(format!("envelope: {error}")))?;
-        let envelope: EnvelopeShape = serde_json::from_slice(bytes)
-            .map_err(|error| malformed(format!("envelope: {error}")))?;
+        let envelope: EnvelopeShape =
+            json::typed(bytes).map_err(|error| malformed(format!("envelope: {error}")))?;
         if envelope.payload_type != PAYLOAD_TYPE {
             return Err(malformed(format!(
                 "payloadType is {:?}, expected {PAYLOAD_TYPE:?}",
@@ -163,8 +163,8 @@ impl Signed {
             .map_err(|_| malformed("payload is not canonical base64"))?;
         json::check_canonical(&payload, Limits::ENVELOPE)
             .map_err(|error| malformed(format!("payload: {error}")))?;
-        let statement: StatementShape = serde_json::from_slice(&payload)
-            .map_err(|error| malformed(format!("payload: {error}")))?;
+        let statement: StatementShape =
+            json::typed(&payload).map_err(|error| malformed(format!("payload: {error}")))?;
         if statement.kind != STATEMENT_TYPE {
             return Err(malformed(format!("_type is {:?}", statement.kind)));
         }
@@ -181,7 +181,7 @@ impl Signed {
                 statement.subject.len()
             )));
         };
-        let head: HeadShape = serde_json::from_value(statement.predicate.clone())
+        let head: HeadShape = json::typed_value(statement.predicate.clone())
             .map_err(|error| malformed(format!("predicate: {error}")))?;
         if head.signer.keyid != one.keyid {
             return Err(malformed(

@@ -112,3 +112,30 @@ fn golden_runs_extend_and_their_seals_agree() {
         );
     }
 }
+
+/// The members of a structure have names; a list of their values is another spelling of the same fact,
+/// and no two readers would agree on it.
+#[test]
+fn a_list_stands_for_no_structure_of_a_frame() {
+    let frame = |extra: &str| {
+        format!(
+            r#"{{"actor":{{"id":"x","type":"agent"}},"at":"2026-08-09T11:00:00.000000Z","body":{{}},"key":"k","kind":"observation","onrecord":"frame/1","prev":"{0}","run":"01K7Q4Z8V2N5R3T6Y9B1C0D4E8","seq":1,"tenant":"t_0123456789ab"{1}}}"#,
+            "a".repeat(64),
+            extra.replace("HASH", &"a".repeat(64))
+        )
+    };
+    let read = |text: &str| onrecord_core::frame::Frame::parse(text.as_bytes()).is_ok();
+    for (named, listed) in [
+        (
+            r#","trace":{"span_id":"b7ad6b7169203331","trace_id":"0af7651916cd43dd8448eb211c80319c"}"#,
+            r#","trace":["b7ad6b7169203331","0af7651916cd43dd8448eb211c80319c"]"#,
+        ),
+        (
+            r#","links":[{"hash":"HASH","rel":"uses","run":"01K7Q4Z8V2N5R3T6Y9B1C0D4E8"}]"#,
+            r#","links":[["HASH","uses","01K7Q4Z8V2N5R3T6Y9B1C0D4E8"]]"#,
+        ),
+    ] {
+        assert!(read(&frame(named)), "{named}");
+        assert!(!read(&frame(listed)), "{listed}");
+    }
+}

@@ -104,7 +104,7 @@ impl Lines {
         if let Err(error) = json::check_canonical(bytes, limits) {
             return fail(Code::Malformed, error.to_string());
         }
-        let line: LedgerLine = match serde_json::from_slice(bytes) {
+        let line: LedgerLine = match onrecord_core::json::typed(bytes) {
             Ok(line) => line,
             Err(error) => return fail(Code::Malformed, error.to_string()),
         };

@@ -380,7 +380,7 @@ fn parse(line: &[u8], in_turn_proof: bool) -> Result<Disclosure, String> {
         ..Limits::FRAME
     };
     json::check_canonical(line, limits).map_err(|error| error.to_string())?;
-    let one: Disclosure = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    let one: Disclosure = onrecord_core::json::typed(line).map_err(|error| error.to_string())?;
     if one.fits(in_turn_proof) {
         Ok(one)
     } else {

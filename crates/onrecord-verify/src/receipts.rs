@@ -27,7 +27,7 @@ pub fn parse_receipts(text: &str) -> Result<Vec<Receipt>, BadReceipts> {
         .filter(|(_, line)| !line.trim().is_empty())
     {
         receipts.push(
-            serde_json::from_str(line).map_err(|error| BadReceipts::Line {
+            onrecord_core::json::typed(line.as_bytes()).map_err(|error| BadReceipts::Line {
                 line: index + 1,
                 cause: error.to_string(),
             })?,

@@ -15,6 +15,7 @@ mod number;
 mod scan;
 mod split;
 mod text;
+mod typed;
 mod write;
 
 use crate::limits::{DEPTH, ENVELOPE_BYTES, FRAME_BYTES, PAYLOAD_BYTES};
@@ -25,6 +26,8 @@ use alloc::vec::Vec;
 pub use error::{JsonError, NotCanonical, Reason};
 pub use split::Member;
 pub use text::write_string;
+pub use typed::typed;
+pub(crate) use typed::typed_value;
 
 /// What is refused beyond the grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -340,7 +340,7 @@ macro_rules! predicates {
         impl Predicate {
             pub(super) fn read(name: &str, value: &Value) -> Result<Option<Self>, BadStatement> {
                 match name {
-                    $($name => serde_json::from_value(value.clone()).map(|one| Some(Self::$variant(one)))
+                    $($name => crate::json::typed_value(value.clone()).map(|one| Some(Self::$variant(one)))
                         .map_err(|error| malformed(format!("{name}: {error}"))),)*
                     _ => Ok(None),
                 }
