@@ -291,6 +291,11 @@ async fn what_was_altered_in_the_database_is_named_and_not_unreadable() {
             2,
         ),
         (
+            "update payloads set ciphertext = '\\x00' || substr(ciphertext, 2) where run = $1 and seq = 2",
+            "payload_commit",
+            2,
+        ),
+        (
             "delete from frames where run = $1 and seq = 2",
             "frame_seq",
             2,
