@@ -83,16 +83,23 @@ impl Recorder {
             }
             store::runs::update_head(&mut tx, &before, &batch.chain).await?;
         }
+        // From the chain at hand: read again it might have grown, and every frame had to be read to get back.
+        let head = (conditions.signed && !batch.frames.is_empty())
+            .then(|| super::head::sign(&tenant_keys, &batch.chain))
+            .transpose()?;
         // A crash before this line leaves nothing of the batch, after it all of it. Where the answer of
         // the commit is lost the writers ask again with their keys and find their frames.
         tx.commit().await.map_err(store::StoreError::from)?;
         if conditions.signed {
             for appended in results.iter_mut().flatten() {
                 let last = appended.result.as_ref().unwrap_or(&appended.receipt);
-                appended.signed = Some(
-                    self.head_now(&caller.tenant, run, Some(last.seq + 1))
-                        .await?,
-                );
+                appended.signed = Some(match &head {
+                    Some(head) if last.seq + 1 == batch.chain.size() => head.clone(),
+                    _ => {
+                        self.head_now(&caller.tenant, run, Some(last.seq + 1))
+                            .await?
+                    }
+                });
             }
         }
         Ok(results)

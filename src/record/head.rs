@@ -4,6 +4,7 @@ use super::open::state_of;
 use super::{RecordError, Recorder};
 use crate::access::Caller;
 use crate::store::{self, Tx};
+use crate::vault::TenantKeys;
 use onrecord_core::chain::Chain;
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::statement::{FRAMES_SUBJECT, Predicate, RunHead};
@@ -45,18 +46,22 @@ impl Recorder {
             chain_at(&mut tx, row.chain, size).await?
         };
         tx.commit().await.map_err(store::StoreError::from)?;
-        let at = chain
-            .last_at()
-            .ok_or_else(|| store::contradiction("runs", "last_at", run))?;
-        let head = Predicate::RunHead(RunHead {
-            at,
-            state: state_of(&chain),
-        });
-        let envelope =
-            keys.seal()
-                .sign(tenant, &head, Some((FRAMES_SUBJECT, chain.file_digest())))?;
-        Ok(String::from_utf8_lossy(&envelope).into_owned())
+        sign(&keys, &chain)
     }
+}
+
+/// The signed `run-head` of a chain as it is.
+pub(super) fn sign(keys: &TenantKeys, chain: &Chain) -> Result<String, RecordError> {
+    let at = chain
+        .last_at()
+        .ok_or_else(|| store::contradiction("runs", "last_at", chain.run()))?;
+    let head = Predicate::RunHead(RunHead {
+        at,
+        state: state_of(chain),
+    });
+    let subject = Some((FRAMES_SUBJECT, chain.file_digest()));
+    let envelope = keys.seal().sign(chain.tenant(), &head, subject)?;
+    Ok(String::from_utf8_lossy(&envelope).into_owned())
 }
 
 /// The chain as it was at a smaller size, from the frames.
@@ -74,7 +79,11 @@ async fn chain_at(tx: &mut Tx, now: Chain, size: u64) -> Result<Chain, RecordErr
             .into());
         }
         for bytes in page {
-            chain.extend(&bytes, None).map_err(RecordError::Fault)?;
+            let seq = chain.size();
+            // A stored frame that does not extend its chain is no fault of whoever asks.
+            chain.extend(&bytes, None).map_err(|_| {
+                store::contradiction("frames", "bytes", format!("{}/{seq}", now.run()))
+            })?;
         }
     }
     Ok(chain)
