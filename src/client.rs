@@ -49,8 +49,7 @@ pub struct ServerArgs {
 /// What the server says to one line of a batch.
 #[derive(Clone, Debug, serde::Deserialize)]
 pub struct LineAnswer {
-    /// 201 for a new frame, 200 for one that was there, 4xx or 5xx for a refusal, 424 for a line after
-    /// one.
+    /// 201 for a new frame, 200 for one that was there, 4xx or 5xx for a refusal.
     pub status: u16,
     /// The frame's number in its run.
     pub seq: Option<u64>,

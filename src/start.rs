@@ -1,6 +1,7 @@
 //! Starting a server: the database, the keys, the first tenant and its token.
 
-use crate::http::{App, BODY_IDLE, UPLOAD_BYTES};
+use crate::http::body::Memory;
+use crate::http::{App, BODY_IDLE, BODY_MEMORY_MIB, UPLOAD_BYTES, VERIFICATIONS};
 use crate::postgres::{Cluster, Durability, PostgresError};
 use crate::record::{RecordError, Recorder};
 use crate::store::{Store, StoreError};
@@ -10,6 +11,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tokio::sync::Semaphore;
 
 /// Name of the file with the first token, in the data folder.
 pub const TOKEN_FILE: &str = "admin.token";
@@ -96,8 +98,13 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
         .keys
         .clone()
         .unwrap_or_else(|| config.data_dir.join("keys"));
-    let vault = Vault::open(&keys, config.root_key.as_deref())?;
+    let tenants = store.tenants().await?;
+    let vault = Vault::open(&keys, config.root_key.as_deref(), tenants.is_empty())?;
     let recorder = Recorder::new(store, Arc::new(vault));
+    // Rather no server than one that finds out at the first frame that keys are lost.
+    for (tenant, _) in &tenants {
+        recorder.public_keys(tenant).await?;
+    }
     let token = match first_token(&recorder, config).await? {
         Some(token) => {
             let path = config.data_dir.join(TOKEN_FILE);
@@ -114,6 +121,8 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
         public_host: config.public_host.clone(),
         upload_bytes: UPLOAD_BYTES,
         body_idle: BODY_IDLE,
+        body_memory: Memory::new(BODY_MEMORY_MIB),
+        verifications: Arc::new(Semaphore::new(VERIFICATIONS)),
     };
     Ok(Started {
         app,

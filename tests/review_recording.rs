@@ -7,7 +7,7 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
 use harness::TestDatabase;
-use onrecord::http::router;
+use onrecord::http::{App, router};
 use onrecord::postgres::Durability;
 use onrecord::start::{Config, start};
 use serde_json::{Value, json};
@@ -16,6 +16,7 @@ use tempfile::TempDir;
 use tower::ServiceExt as _;
 
 struct Server {
+    app: App,
     router: Router,
     owner: String,
     database: TestDatabase,
@@ -39,7 +40,8 @@ impl Server {
         .await
         .unwrap();
         Self {
-            router: router(started.app),
+            router: router(started.app.clone()),
+            app: started.app,
             owner: started.token.unwrap().1,
             database,
             _data: data,
@@ -219,4 +221,50 @@ async fn what_could_not_be_signed_is_refused_before_the_first_byte() {
         let (status, _) = server.send(owner, "POST", "/v1/tokens", &body).await;
         assert_eq!(status, 422, "{name:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_run_that_cannot_be_sealed_does_not_hinder_the_others() {
+    let server = Server::start().await;
+    let (bad, good) = (server.run().await, server.run().await);
+    let mut connection = PgConnection::connect(&server.database.url).await.unwrap();
+    sqlx::query("update runs set head = decode(repeat('00', 32), 'hex') where run = $1")
+        .bind(&bad)
+        .execute(&mut connection)
+        .await
+        .unwrap();
+    assert_eq!(server.app.recorder.seal_idle(0).await.unwrap(), 1);
+    let path = format!("/v1/runs/{good}/seal");
+    let (status, seal) = server.send(&server.owner, "GET", &path, &Value::Null).await;
+    assert_eq!(
+        (status, &seal["completeness"]),
+        (200, &json!("interrupted"))
+    );
+}
+
+/// A proof is made in memory; a turn of any length must not be.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_that_is_too_large_is_refused_before_it_is_read() {
+    let server = Server::start().await;
+    let (owner, run) = (&server.owner, server.run().await);
+    server.append(owner, &run, json!({"kind": "turn"})).await;
+    let frame = json!({"kind": "observation", "payloads": [{"name": "p", "text": "x"}]});
+    server.append(owner, &run, frame).await;
+    let seal = format!("/v1/runs/{run}/seal");
+    server.send(owner, "POST", &seal, &json!({})).await;
+    let proof = format!("/v1/runs/{run}/turns/1/proof");
+    assert_eq!(server.send(owner, "GET", &proof, &Value::Null).await.0, 200);
+    let mut connection = PgConnection::connect(&server.database.url).await.unwrap();
+    sqlx::query("update payloads set size = 100000000000 where run = $1")
+        .bind(&run)
+        .execute(&mut connection)
+        .await
+        .unwrap();
+    let (status, problem) = server.send(owner, "GET", &proof, &Value::Null).await;
+    assert_eq!((status, &problem["code"]), (409, &json!("turn_too_large")));
+    let withheld = format!("{proof}?payloads=none");
+    assert_eq!(
+        server.send(owner, "GET", &withheld, &Value::Null).await.0,
+        200
+    );
 }

@@ -284,6 +284,12 @@ impl Caller {
         }
     }
 
+    /// The agent that the token stands for, if it stands for one.
+    pub fn agent(&self) -> Option<Actor> {
+        let actor = self.actor();
+        (self.actor_type == Some(ActorType::Agent) && self.actor_id.is_some()).then_some(actor)
+    }
+
     /// The person, or whatever the token is, that reads or exports.
     pub fn reader(&self) -> Actor {
         let person = self.actor_type.is_none() && self.may_be(ActorType::Human);

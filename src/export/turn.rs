@@ -2,7 +2,7 @@
 
 use super::ExportError;
 use crate::access::Caller;
-use crate::record::{RecordError, Recorder};
+use crate::record::{RecordError, Recorder, offload};
 use crate::store::{self, StoreError};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,6 +12,10 @@ use onrecord_core::id::RunId;
 use onrecord_core::json;
 use onrecord_core::merkle;
 use std::convert::Infallible;
+
+/// Bytes of frames and payloads that a proof may hold: it is one JSON text, made in memory, of which the
+/// verifier reads 256 MiB, and base64 and escapes make it longer.
+const TURN_BYTES: u64 = 96 * 1024 * 1024;
 
 impl Recorder {
     /// The proof of one turn of a sealed run: canonical bytes.
@@ -40,6 +44,10 @@ impl Recorder {
             .await?
             .ok_or_else(|| RecordError::NoRun(run.clone()))?;
         let sealed = row.sealed.ok_or_else(|| RecordError::Open(run.clone()))?;
+        let bytes = store::frames::turn_bytes(&mut tx, run, turn, payloads).await?;
+        if bytes > TURN_BYTES {
+            return Err(RecordError::TurnTooLarge { turn, bytes });
+        }
         let bytes = store::frames::of_turn(&mut tx, run, turn).await?;
         let frames = bytes
             .iter()
@@ -81,7 +89,9 @@ impl Recorder {
                 None => Disclosure::of(commit, State::Missing),
                 Some(_) if !payloads => Disclosure::of(commit, State::Withheld),
                 Some(stored) => {
-                    let opened = run_keys.open(stored.key.tier, &stored.media, &commit, &stored.key.wrapped_dek, &stored.ciphertext);
+                    let opened = offload(stored.ciphertext.len(), || {
+                        run_keys.open(stored.key.tier, &stored.media, &commit, &stored.key.wrapped_dek, &stored.ciphertext)
+                    });
                     let opened = opened.map_err(|_| {
                         tracing::error!(error = %ExportError::Payload { run: run.clone(), commit }, frame = seq, "a turn proof broke off");
                         store::contradiction("payloads", "ciphertext", commit)

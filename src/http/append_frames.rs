@@ -8,9 +8,8 @@ use super::receipt::{self, AppendedBody};
 use super::request::{Authenticated, RunPath, has_media, idempotency_key, if_match, merge_key};
 use super::schema::FrameBody;
 use crate::access::Role;
-use crate::record::RecordError;
 use crate::record::append::Conditions;
-use crate::record::intake;
+use crate::record::{RecordError, intake, offload};
 use axum::body::Body;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -73,16 +72,18 @@ pub(crate) async fn append_frames(
         Some(_) => return Err(Problem::parameter("receipt", "signed, or left out")),
     };
     if has_media(&headers, NDJSON) {
-        if signed || headers.contains_key(header::IF_MATCH) {
+        let single =
+            headers.contains_key(header::IF_MATCH) || headers.contains_key("idempotency-key");
+        if signed || single {
             return Err(Problem::parameter(
-                "receipt and If-Match",
-                "a single frame: neither goes with many",
+                "receipt, If-Match and Idempotency-Key",
+                "a single frame: none of them goes with many",
             ));
         }
         // Asked before the first line, so that a wrong address is an answer and not a stream.
-        app.recorder.run(caller.clone(), run.clone()).await?;
+        app.recorder.summary(caller.clone(), run.clone()).await?;
         let chunks = Chunks::new(&headers, body, usize::MAX, app.body_idle)?;
-        let answers = frame_stream::begin(app.recorder.clone(), caller, run, chunks);
+        let answers = frame_stream::begin(&app, caller, run, chunks);
         return Ok((
             [(header::CONTENT_TYPE, HeaderValue::from_static(NDJSON))],
             Body::from_stream(answers),
@@ -98,14 +99,17 @@ pub(crate) async fn append_frames(
         head: if_match(&headers)?,
         signed,
     };
-    let bytes = super::body::read(&headers, body, intake::REQUEST_BYTES, app.body_idle).await?;
-    let mut request = intake::frame(&bytes)?;
+    let (limit, idle) = (intake::REQUEST_BYTES, app.body_idle);
+    let (bytes, room) =
+        super::body::read_large(&headers, body, limit, idle, &app.body_memory).await?;
+    let mut request = offload(bytes.len(), || intake::frame(&bytes))?;
     drop(bytes);
     merge_key(&mut request.key, idempotency_key(&headers)?)?;
     let mut results = app
         .recorder
         .append(caller, run, vec![request], conditions)
         .await?;
+    drop(room);
     let appended = results.pop().unwrap_or(Err(RecordError::CutOff))?;
     Ok(receipt::response(appended))
 }

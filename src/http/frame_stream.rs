@@ -3,13 +3,14 @@
 //! One task reads and takes lines apart, another appends whatever has come in the meantime: a lone line
 //! never waits for company, and a fast writer shares its transactions with itself.
 
-use super::body::Chunks;
+use super::App;
+use super::body::{Chunks, Room};
 use super::problem::Problem;
 use super::receipt::AppendedBody;
 use crate::access::Caller;
 use crate::record::append::{Appended, Conditions};
 use crate::record::intake::{self, FrameRequest};
-use crate::record::{RecordError, Recorder};
+use crate::record::{RecordError, Recorder, offload};
 use bytes::Bytes;
 use futures_util::Stream;
 use onrecord_core::id::RunId;
@@ -24,6 +25,8 @@ use utoipa::ToSchema;
 const BATCH_FRAMES: usize = 256;
 /// Bytes of lines that share a transaction, and as many again may wait meanwhile; a longer line goes alone.
 const BATCH_BYTES: u32 = 4 * 1024 * 1024;
+/// Bytes of the buffer that are kept from line to line.
+const KEPT_BYTES: usize = 1024 * 1024;
 /// Answers that may wait for a client that sends before it reads.
 const WAITING_ANSWERS: usize = 1_024;
 /// How long answers may wait before the client counts as gone.
@@ -54,23 +57,24 @@ pub(crate) struct Done {
 
 /// Begins to append the lines of a body; the answers, the last of which says that it is the last.
 pub(crate) fn begin(
-    recorder: Recorder,
+    app: &App,
     caller: Caller,
     run: RunId,
     chunks: Chunks,
-) -> impl Stream<Item = Result<Bytes, Infallible>> {
+) -> impl Stream<Item = Result<Bytes, Infallible>> + use<> {
     let (sink, answers) = mpsc::channel::<Bytes>(WAITING_ANSWERS);
     let (line_sink, lines) = mpsc::channel(BATCH_FRAMES);
-    let reader = tokio::spawn(read_lines(chunks, line_sink));
+    let memory = app.body_memory.room(intake::REQUEST_BYTES);
+    let reader = tokio::spawn(read_lines(chunks, memory, line_sink));
+    let mut appender = Appender {
+        recorder: app.recorder.clone(),
+        caller,
+        run,
+        sink,
+        done: 0,
+        failed: 0,
+    };
     tokio::spawn(async move {
-        let mut appender = Appender {
-            recorder,
-            caller,
-            run,
-            sink,
-            done: 0,
-            failed: 0,
-        };
         if appender.append_all(lines).await.is_err() {
             // Nobody takes the answers: what was appended is, what was not read is not.
             reader.abort();
@@ -79,7 +83,12 @@ pub(crate) fn begin(
         let problem = reader
             .await
             .unwrap_or_else(|_| Err(Problem::internal()))
-            .err();
+            .err()
+            // Of a single request nothing would be stored; of a stream everything that has a result is.
+            .map(|problem| Problem {
+                action: "Send the lines that have no result again, with the same keys.".to_owned(),
+                ..problem
+            });
         let done = Done {
             done: appender.done,
             failed: appender.failed,
@@ -92,35 +101,52 @@ pub(crate) fn begin(
     })
 }
 
-/// A line's request, with its part of the bytes that may wait.
-type Line = (Result<FrameRequest, RecordError>, OwnedSemaphorePermit);
+/// A line's request, with its part of the bytes that may wait, and of the memory of all where it is long.
+type Line = (Result<FrameRequest, RecordError>, Held);
+type Held = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
 /// Takes a body apart into lines until it ends or the appender has gone.
-async fn read_lines(mut chunks: Chunks, sink: mpsc::Sender<Line>) -> Result<(), Problem> {
+async fn read_lines(
+    mut chunks: Chunks,
+    mut memory: Room,
+    sink: mpsc::Sender<Line>,
+) -> Result<(), Problem> {
     let room = Arc::new(Semaphore::new(2 * BATCH_BYTES as usize));
     let mut buffer: Vec<u8> = Vec::new();
     let mut searched = 0;
     while let Some(chunk) = chunks.next().await? {
+        if let Err(problem) = memory.hold(buffer.len() + chunk.len()).await {
+            chunks.drain();
+            return Err(problem);
+        }
         buffer.extend_from_slice(&chunk);
         let mut start = 0;
         while let Some(end) = buffer[searched..].iter().position(|byte| *byte == b'\n') {
-            pass(&buffer[start..searched + end], &room, &sink).await;
+            let line = &buffer[start..searched + end];
+            pass(line, &room, memory.take(), &sink).await;
             start = searched + end + 1;
             searched = start;
         }
         buffer.drain(..start);
+        // What a long line needed is not kept for the short ones that follow.
+        buffer.shrink_to(buffer.len().max(KEPT_BYTES));
         searched = buffer.len();
         if buffer.len() > intake::REQUEST_BYTES {
             chunks.drain();
             return Err(Problem::body_too_large(intake::REQUEST_BYTES));
         }
     }
-    pass(&buffer, &room, &sink).await;
+    pass(&buffer, &room, memory.take(), &sink).await;
     Ok(())
 }
 
 /// Hands a line on, once there is room for it. Empty lines have no answer.
-async fn pass(line: &[u8], room: &Arc<Semaphore>, sink: &mpsc::Sender<Line>) {
+async fn pass(
+    line: &[u8],
+    room: &Arc<Semaphore>,
+    memory: Option<OwnedSemaphorePermit>,
+    sink: &mpsc::Sender<Line>,
+) {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.is_empty() {
         return;
@@ -130,7 +156,8 @@ async fn pass(line: &[u8], room: &Arc<Semaphore>, sink: &mpsc::Sender<Line>) {
         .min(BATCH_BYTES);
     // The semaphore is never closed, and an appender that has gone ends this task.
     if let Ok(permit) = room.clone().acquire_many_owned(bytes).await {
-        let _ = sink.send((intake::frame(line), permit)).await;
+        let request = offload(line.len(), || intake::frame(line));
+        let _ = sink.send((request, (permit, memory))).await;
     }
 }
 

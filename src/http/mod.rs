@@ -2,7 +2,7 @@
 //! knows status codes.
 
 mod append_frames;
-mod body;
+pub mod body;
 mod export_run;
 mod frame_stream;
 mod health;
@@ -27,7 +27,9 @@ use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse as _;
 use problem::Problem;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetRequestIdLayer};
 use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
@@ -49,7 +51,18 @@ pub struct App {
     pub upload_bytes: usize,
     /// How long the next bytes of a body may take.
     pub body_idle: Duration,
+    /// What bodies over a MiB may take together.
+    pub body_memory: body::Memory,
+    /// Verifications that may run at once: each takes a thread, and as long as its sender likes.
+    pub verifications: Arc<Semaphore>,
 }
+
+/// MiB of bodies that are read and recorded at once. A body takes up to six times its length while it is
+/// decoded, encrypted and written.
+pub const BODY_MEMORY_MIB: usize = 512;
+
+/// Verifications at once.
+pub const VERIFICATIONS: usize = 32;
 
 /// How long the next bytes of a body may take, unless a test says otherwise.
 pub const BODY_IDLE: Duration = Duration::from_secs(30);

@@ -6,7 +6,7 @@ use super::receipt::{self, AppendedBody};
 use super::request::{Authenticated, has_media, idempotency_key, merge_key};
 use super::schema::OpenRequest;
 use crate::access::Role;
-use crate::record::intake;
+use crate::record::{intake, offload};
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -34,9 +34,13 @@ pub(crate) async fn open_run(
     if !has_media(&headers, "application/json") {
         return Err(Problem::media_type("application/json"));
     }
-    let bytes = super::body::read(&headers, body, intake::REQUEST_BYTES, app.body_idle).await?;
-    let mut request = intake::opening(&bytes)?;
+    let (limit, idle) = (intake::REQUEST_BYTES, app.body_idle);
+    let (bytes, room) =
+        super::body::read_large(&headers, body, limit, idle, &app.body_memory).await?;
+    let mut request = offload(bytes.len(), || intake::opening(&bytes))?;
     drop(bytes);
     merge_key(&mut request.key, idempotency_key(&headers)?)?;
-    Ok(receipt::response(app.recorder.open(caller, request).await?))
+    let appended = app.recorder.open(caller, request).await?;
+    drop(room);
+    Ok(receipt::response(appended))
 }

@@ -130,6 +130,21 @@ impl Problem {
         )
     }
 
+    /// Too much is being done at once.
+    pub fn busy() -> Self {
+        let problem = Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "busy",
+            "The server is busy",
+            "too many large requests are being served",
+            "Send the request again in a moment, or send less at once; nothing of it was stored.",
+        );
+        Self {
+            retry_after_s: Some(2),
+            ..problem
+        }
+    }
+
     fn unavailable() -> Self {
         let problem = Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -333,6 +348,11 @@ impl From<RecordError> for Problem {
                 "turn_number",
                 "Turns are numbered densely",
                 "Leave `turn` out: the store numbers turns.",
+            ),
+            RecordError::TurnTooLarge { .. } => conflict(
+                "turn_too_large",
+                "The turn is too large for a proof of its own",
+                "Export the run, whose bundle has no such limit, or ask with payloads=none.",
             ),
             RecordError::KeyConflict { .. } => conflict(
                 "key_conflict",

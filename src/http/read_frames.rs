@@ -41,7 +41,7 @@ pub(crate) async fn read_frames(
     RunPath(run): RunPath,
     Query(query): Query<FramesQuery>,
 ) -> Result<Response, Problem> {
-    let (summary, ..) = app.recorder.run(caller.clone(), run.clone()).await?;
+    let summary = app.recorder.summary(caller.clone(), run.clone()).await?;
     let from = query.from.unwrap_or(0).min(summary.size);
     let end = query.limit.map_or(summary.size, |limit| {
         summary.size.min(from.saturating_add(limit))

@@ -138,7 +138,7 @@ pub(crate) fn merge_key(key: &mut Option<String>, header: Option<String>) -> Res
     }
 }
 
-/// Whether a request's body has this media type; a missing type is taken for the right one.
+/// Whether a request says that its body has this media type.
 pub(crate) fn has_media(headers: &HeaderMap, media: &str) -> bool {
     headers
         .get(header::CONTENT_TYPE)

@@ -31,6 +31,10 @@ pub(crate) async fn verify_run(
     Authenticated(caller): Authenticated,
     RunPath(run): RunPath,
 ) -> Result<Response, Problem> {
+    let _one = app
+        .verifications
+        .try_acquire()
+        .map_err(|_| Problem::busy())?;
     Ok(axum::Json(app.recorder.verification(caller, run).await?).into_response())
 }
 
@@ -51,6 +55,10 @@ pub(crate) async fn verify_file(
     body: Body,
 ) -> Result<Response, Problem> {
     let mut chunks = Chunks::new(&headers, body, app.upload_bytes, app.body_idle)?;
+    let Ok(_one) = app.verifications.try_acquire() else {
+        chunks.drain();
+        return Err(Problem::busy());
+    };
     let (sink, pieces) = mpsc::channel::<Result<bytes::Bytes, std::io::Error>>(8);
     let recorder = app.recorder.clone();
     let report = tokio::spawn(async move { recorder.verify_stream(caller, pieces).await });

@@ -51,7 +51,7 @@ impl Recorder {
         let keys = tenant_keys.open_run(run, &wrapped)?;
         let mut prepared = Vec::with_capacity(requests.len());
         for request in requests {
-            prepared.push(prepare(caller, request, &keys).await);
+            prepared.push(prepare(caller, request, &keys));
         }
 
         let mut tx = self.store.begin(&caller.tenant).await?;

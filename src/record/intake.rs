@@ -182,7 +182,31 @@ fn read_frame(members: &[Member<'_>], at: &str, kind: Kind) -> Result<FrameReque
             _ => return Err(unknown(&here, &member.name)),
         }
     }
+    if kind == Kind::Outcome {
+        outcome(&format!("{at}/body"), &request.body)?;
+    }
     Ok(request)
+}
+
+/// The one member of a body that the format asks of a writer.
+fn outcome(at: &str, body: &[u8]) -> Result<(), IntakeError> {
+    #[derive(Deserialize)]
+    struct Shape {
+        #[serde(rename = "status")]
+        _status: frame::Status,
+    }
+    serde_json::from_slice::<Shape>(body)
+        .map(|_| ())
+        .map_err(|_| {
+            let words: Vec<&str> = frame::Status::ALL
+                .iter()
+                .map(|status| status.as_str())
+                .collect();
+            shape(
+                &format!("{at}/status"),
+                &format!("one of {}", words.join(", ")),
+            )
+        })
 }
 
 /// Checks a writer's key.

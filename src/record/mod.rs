@@ -78,6 +78,16 @@ pub enum RecordError {
         /// The number that it would have.
         next: u64,
     },
+    /// The turn is more than a proof of its own may hold.
+    #[error(
+        "turn {turn} has {bytes} bytes of frames and payloads, too many for a proof of its own"
+    )]
+    TurnTooLarge {
+        /// The turn.
+        turn: u64,
+        /// Its bytes.
+        bytes: u64,
+    },
     /// The key was used for another request.
     #[error("key {key:?} was used for another request, which is frame {seq} of run {run}")]
     KeyConflict {

@@ -3,7 +3,7 @@
 use super::append::Appended;
 use super::intake::{FrameRequest, LinkRequest};
 use super::place::{STORE_ID, place, receipt, retried};
-use super::prepare::{Prepared, Sameness};
+use super::prepare::{Prepared, Sameness, fingerprint};
 use super::{RecordError, Recorder};
 use crate::access::{self, Caller, NewToken, TokenRequest};
 use crate::ledger;
@@ -95,13 +95,13 @@ impl Recorder {
         let links = links_of(&request)?;
         let keys = self.keys(&caller.tenant).await?;
         let key = request.key.clone();
+        let fingerprint = fingerprint(&request);
         let mut tx = self.store.begin(&caller.tenant).await?;
         let mut tenant = store::tenants::lock(&mut tx, &caller.tenant).await?;
         if let Some(key) = &key
             && let Some(run) = store::runs::opened_with(&mut tx, &caller.tenant, key).await?
         {
             let run_keys = keys.open_run(&run, &store::runs::keys(&mut tx, &run).await?)?;
-            let fingerprint = request.fingerprint();
             let sameness = Sameness {
                 key,
                 result_key: None,
@@ -115,7 +115,7 @@ impl Recorder {
         let (run_keys, wrapped) = keys.new_run(&run)?;
         let run_no = tenant.next_run_no;
         let body = session.complete(run_no, &tenant.origin)?;
-        let prepared = Prepared::new(request, actor, &run_keys).await?;
+        let prepared = Prepared::new(request, actor, fingerprint, &run_keys)?;
         let mut chain = Chain::new(caller.tenant.clone(), run.clone());
         let draft = Draft {
             body,

@@ -50,15 +50,17 @@ pub(crate) fn place(
     mac: Option<[u8; 32]>,
 ) -> Result<NewFrame, RecordError> {
     let seq = chain.size();
-    let bytes = chain.place(draft, at).map_err(|fault| match fault.code {
-        FrameCode::FrameJson
-            if draft.body.len() + 512 * draft.payloads.len() > limits::FRAME_BYTES / 4 =>
-        {
-            RecordError::FrameTooLarge {
-                bytes: draft.body.len(),
+    let bytes = chain.place(draft, at).map_err(|fault| {
+        // What is written here is canonical, so that JSON is at fault only where there is too much of it.
+        let bytes = draft
+            .write(chain.tenant(), chain.run(), seq, &chain.head(), at)
+            .len();
+        match fault.code {
+            FrameCode::FrameJson if bytes > limits::FRAME_BYTES => {
+                RecordError::FrameTooLarge { bytes }
             }
+            _ => RecordError::Fault(fault),
         }
-        _ => RecordError::Fault(fault),
     })?;
     let answers = draft
         .links

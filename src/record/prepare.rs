@@ -22,12 +22,12 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     /// Commits to the payloads of a request and encrypts them; the request keeps none of them.
-    pub(crate) async fn new(
+    pub(crate) fn new(
         mut request: FrameRequest,
         actor: Actor,
+        fingerprint: Vec<u8>,
         keys: &RunKeys,
     ) -> Result<Self, RecordError> {
-        let fingerprint = request.fingerprint();
         let plaintexts: Vec<Vec<u8>> = request
             .payloads
             .iter_mut()
@@ -121,6 +121,16 @@ impl Prepared {
     }
 }
 
+/// The fingerprint of a request, which reads all its payloads.
+pub(super) fn fingerprint(request: &FrameRequest) -> Vec<u8> {
+    let payloads = request
+        .payloads
+        .iter()
+        .chain(request.result.iter().flat_map(|result| &result.payloads));
+    let bytes = payloads.map(|payload| payload.bytes.len()).sum();
+    offload(bytes, || request.fingerprint())
+}
+
 /// Does work over so many bytes, away from the requests that share this thread where it takes long.
 pub(crate) fn offload<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     use tokio::runtime::{Handle, RuntimeFlavor};
@@ -144,7 +154,7 @@ pub(crate) struct Sameness<'a> {
 }
 
 /// Prepares a request, and the result that comes with it.
-pub(super) async fn prepare(
+pub(super) fn prepare(
     caller: &Caller,
     mut request: FrameRequest,
     keys: &RunKeys,
@@ -163,12 +173,13 @@ pub(super) async fn prepare(
     }
     // Sameness is that of the whole request, so the call is fingerprinted with its result, and in the
     // names of whoever writes: the same words of somebody else are another frame.
-    let fingerprint = request.fingerprint();
+    let fingerprint = fingerprint(&request);
     let result = request.result.take();
-    let mut prepared = Prepared::new(request, actor, keys).await?;
+    let mut prepared = Prepared::new(request, actor, Vec::new(), keys)?;
     if let Some(result) = result {
         let actor = caller.speak(result.actor.clone(), result.kind)?;
-        prepared.result = Some(Box::new(Prepared::new(*result, actor, keys).await?));
+        let alone = self::fingerprint(&result);
+        prepared.result = Some(Box::new(Prepared::new(*result, actor, alone, keys)?));
     }
     // The key of the fingerprint needs every payload that it tells of, those of the result too, so that
     // erasing one of them takes the fingerprint with it.

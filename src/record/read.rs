@@ -115,6 +115,20 @@ impl Recorder {
         .await
     }
 
+    /// A run alone.
+    pub async fn summary(&self, caller: Caller, run: RunId) -> Result<RunSummary, RecordError> {
+        let recorder = self.clone();
+        self.detached(async move {
+            let mut tx = recorder.store.snapshot(&caller.tenant).await?;
+            let row = store::runs::find(&mut tx, &run)
+                .await?
+                .ok_or(RecordError::NoRun(run))?;
+            tx.commit().await.map_err(store::StoreError::from)?;
+            Ok(row.into())
+        })
+        .await
+    }
+
     /// Runs of the caller's tenant, newest first.
     pub async fn runs(
         &self,

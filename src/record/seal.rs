@@ -6,12 +6,17 @@ use super::{RecordError, Recorder};
 use crate::access::Caller;
 use crate::ledger::{self, later};
 use crate::store;
-use crate::store::runs::SealedRow;
+use crate::store::Tx;
+use crate::store::runs::{RunRow, SealedRow};
+use crate::store::tenants::LockedTenant;
+use crate::vault::TenantKeys;
 use onrecord_core::frame::{Draft, Kind};
-use onrecord_core::id::RunId;
+use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::statement::{
     Completeness, FRAMES_SUBJECT, LedgerPosition, PayloadCounts, Predicate, RunSeal, Signed,
 };
+use onrecord_core::timestamp::Timestamp;
+use std::sync::Arc;
 
 /// A seal and its proof.
 #[derive(Clone, Debug)]
@@ -48,88 +53,24 @@ impl Recorder {
         run: &RunId,
         interrupted: bool,
     ) -> Result<Seal, RecordError> {
+        let locked = self.lock(caller, run).await?;
+        seal_locked(locked, caller, run, interrupted).await
+    }
+
+    async fn lock(&self, caller: &Caller, run: &RunId) -> Result<Locked, RecordError> {
         let keys = self.keys(&caller.tenant).await?;
         let mut tx = self.store.begin(&caller.tenant).await?;
         // First the tenant, then the run, as everybody who needs both does: no two can wait for each other.
-        let mut tenant = store::tenants::lock(&mut tx, &caller.tenant).await?;
+        let tenant = store::tenants::lock(&mut tx, &caller.tenant).await?;
         let (row, now) = store::runs::lock(&mut tx, run)
             .await?
             .ok_or_else(|| RecordError::NoRun(run.clone()))?;
-        if let Some(sealed) = row.sealed {
-            let envelope = store::ledger::entry(&mut tx, &caller.tenant, sealed.index).await?;
-            return read_seal(sealed, &envelope, false);
-        }
-        let behind = |behind_ms| RecordError::ClockBehind { behind_ms };
-        let mut chain = row.chain;
-        let before = chain.head();
-        let at = later(now, chain.last_at()).map_err(behind)?;
-        let mut frames = Vec::new();
-        frames.extend(close_turn(&mut chain, at)?);
-        if !interrupted && !chain.ended() {
-            frames.push(place(&mut chain, &session_end(caller)?, at, None)?);
-        }
-        if !frames.is_empty() {
-            store::frames::insert(&mut tx, &caller.tenant, run, &frames).await?;
-            store::runs::update_head(&mut tx, &before, &chain).await?;
-        }
-        // Not before the last frame and not before the last entry.
-        let sealed_at = later(at, tenant.ledger_at).map_err(behind)?;
-        let statement = RunSeal {
-            completeness: if chain.ended() {
-                Completeness::Full
-            } else {
-                Completeness::Interrupted
-            },
-            kinds: chain.kinds().clone(),
-            ledger: LedgerPosition {
-                open_index: row.open_index,
-                origin: tenant.origin.clone(),
-            },
-            opened_at: row.opened_at,
-            outcome: chain.outcome().into(),
-            payloads: PayloadCounts {
-                count: chain.payloads(),
-                erased: 0,
-                missing: 0,
-            },
-            previous: tenant.previous_seal.clone(),
-            run_no: row.run_no,
-            sealed_at,
-            state: state_of(&chain),
-        };
-        let entry = ledger::append(
-            &mut tx,
-            &mut tenant,
-            &keys,
-            &Predicate::RunSeal(statement.clone()),
-            Some((FRAMES_SUBJECT, chain.file_digest())),
-        )
-        .await?;
-        let note = ledger::checkpoint(&mut tx, &tenant, &keys).await?;
-        let proof = ledger::proof(
-            &mut tx,
-            &caller.tenant,
-            entry.index,
-            (tenant.ledger.size(), &note),
-        )
-        .await?;
-        let sealed = SealedRow {
-            at: sealed_at,
-            index: entry.index,
-            proof,
-        };
-        store::runs::update_seal(&mut tx, run, &sealed).await?;
-        store::tenants::update_seal(&mut tx, &caller.tenant, run, &entry.leaf).await?;
-        // A crash before this line leaves the run open and the ledger as it was; after it the run is
-        // sealed, and whoever asks again gets this seal.
-        tx.commit().await.map_err(store::StoreError::from)?;
-        let envelope = String::from_utf8_lossy(&entry.bytes).into_owned();
-        Ok(Seal {
-            statement,
-            index: sealed.index,
-            envelope,
-            proof: sealed.proof,
-            created: true,
+        Ok(Locked {
+            keys,
+            tx,
+            tenant,
+            row,
+            now,
         })
     }
 
@@ -149,7 +90,8 @@ impl Recorder {
         .await
     }
 
-    /// Seals runs as interrupted that nobody has written to for some seconds. Returns how many.
+    /// Seals runs as interrupted that nobody has written to for some seconds. Returns how many. One that
+    /// cannot be sealed does not hinder the others.
     pub async fn seal_idle(&self, idle_s: u64) -> Result<u64, RecordError> {
         let mut count = 0;
         for (tenant, _) in self.store.tenants().await? {
@@ -157,13 +99,143 @@ impl Recorder {
             let runs = store::runs::idle(&mut tx, &tenant, idle_s, 100).await?;
             tx.commit().await.map_err(store::StoreError::from)?;
             for run in runs {
-                tracing::info!(%run, "sealing a run that nobody wrote to as interrupted");
-                self.seal(Caller::server(tenant.clone()), run, true).await?;
-                count += 1;
+                match self.seal_if_idle(&tenant, &run, idle_s).await {
+                    Ok(true) => {
+                        tracing::info!(%run, "sealed as interrupted: nobody wrote to it");
+                        count += 1;
+                    }
+                    Ok(false) => {}
+                    Err(error) => tracing::error!(%run, %error, "an idle run cannot be sealed"),
+                }
             }
         }
         Ok(count)
     }
+
+    /// Looks again under the lock: whoever comes back at this moment keeps the run.
+    async fn seal_if_idle(
+        &self,
+        tenant: &TenantId,
+        run: &RunId,
+        idle_s: u64,
+    ) -> Result<bool, RecordError> {
+        let (recorder, run) = (self.clone(), run.clone());
+        let caller = Caller::server(tenant.clone());
+        self.detached(async move {
+            let locked = recorder.lock(&caller, &run).await?;
+            let last = locked.row.chain.last_at().unwrap_or(locked.now);
+            let idle_micros = locked.now.micros() - last.micros();
+            let least_micros = i64::try_from(idle_s)
+                .unwrap_or(i64::MAX)
+                .saturating_mul(1_000_000);
+            if locked.row.sealed.is_some() || idle_micros < least_micros {
+                return Ok(false);
+            }
+            seal_locked(locked, &caller, &run, true).await?;
+            Ok(true)
+        })
+        .await
+    }
+}
+
+/// A run and its tenant, both locked, and the database's clock after the locks.
+struct Locked {
+    keys: Arc<TenantKeys>,
+    tx: Tx,
+    tenant: LockedTenant,
+    row: RunRow,
+    now: Timestamp,
+}
+
+async fn seal_locked(
+    locked: Locked,
+    caller: &Caller,
+    run: &RunId,
+    interrupted: bool,
+) -> Result<Seal, RecordError> {
+    let Locked {
+        keys,
+        mut tx,
+        mut tenant,
+        row,
+        now,
+    } = locked;
+    if let Some(sealed) = row.sealed {
+        let envelope = store::ledger::entry(&mut tx, &caller.tenant, sealed.index).await?;
+        return read_seal(sealed, &envelope, false);
+    }
+    let behind = |behind_ms| RecordError::ClockBehind { behind_ms };
+    let mut chain = row.chain;
+    let before = chain.head();
+    let at = later(now, chain.last_at()).map_err(behind)?;
+    let mut frames = Vec::new();
+    frames.extend(close_turn(&mut chain, at)?);
+    if !interrupted && !chain.ended() {
+        frames.push(place(&mut chain, &session_end(caller), at, None)?);
+    }
+    if !frames.is_empty() {
+        store::frames::insert(&mut tx, &caller.tenant, run, &frames).await?;
+        store::runs::update_head(&mut tx, &before, &chain).await?;
+    }
+    // Not before the last frame and not before the last entry.
+    let sealed_at = later(at, tenant.ledger_at).map_err(behind)?;
+    let statement = RunSeal {
+        completeness: if chain.ended() {
+            Completeness::Full
+        } else {
+            Completeness::Interrupted
+        },
+        kinds: chain.kinds().clone(),
+        ledger: LedgerPosition {
+            open_index: row.open_index,
+            origin: tenant.origin.clone(),
+        },
+        opened_at: row.opened_at,
+        outcome: chain.outcome().into(),
+        payloads: PayloadCounts {
+            count: chain.payloads(),
+            erased: 0,
+            missing: 0,
+        },
+        previous: tenant.previous_seal.clone(),
+        run_no: row.run_no,
+        sealed_at,
+        state: state_of(&chain),
+    };
+    let entry = ledger::append(
+        &mut tx,
+        &mut tenant,
+        &keys,
+        &Predicate::RunSeal(statement.clone()),
+        Some((FRAMES_SUBJECT, chain.file_digest())),
+    )
+    .await?;
+    let note = ledger::checkpoint(&mut tx, &tenant, &keys).await?;
+    let proof = ledger::proof(
+        &mut tx,
+        &caller.tenant,
+        entry.index,
+        (tenant.ledger.size(), &note),
+    )
+    .await?;
+    let sealed = SealedRow {
+        at: sealed_at,
+        index: entry.index,
+        proof,
+    };
+    store::runs::update_seal(&mut tx, run, &sealed).await?;
+    store::tenants::update_seal(&mut tx, &caller.tenant, run, &entry.leaf).await?;
+    // A crash before this line leaves the run open and the ledger as it was; after it the run is
+    // sealed, and whoever asks again gets this seal.
+    tx.commit().await.map_err(store::StoreError::from)?;
+    let envelope = String::from_utf8_lossy(&entry.bytes).into_owned();
+    Ok(Seal {
+        statement,
+        index: sealed.index,
+        envelope,
+        proof: sealed.proof,
+        created: true,
+    })
 }
 
 fn read_seal(sealed: SealedRow, envelope: &[u8], created: bool) -> Result<Seal, RecordError> {
@@ -182,11 +254,13 @@ fn read_seal(sealed: SealedRow, envelope: &[u8], created: bool) -> Result<Seal, 
 }
 
 /// The frame that ends a run, written for whoever seals it.
-fn session_end(caller: &Caller) -> Result<Draft, RecordError> {
-    let actor = caller
-        .speak(None, Kind::SessionEnd)
-        .unwrap_or_else(|_| caller.actor());
-    Ok(Draft {
+fn session_end(caller: &Caller) -> Draft {
+    // A token that stands for one agent ends the run as it; with any other the store does.
+    let actor = match caller.agent() {
+        Some(agent) => agent,
+        None => Caller::server(caller.tenant.clone()).actor(),
+    };
+    Draft {
         kind: Kind::SessionEnd,
         key: format!("{STORE_ID}/session_end"),
         occurred_at: None,
@@ -196,5 +270,5 @@ fn session_end(caller: &Caller) -> Result<Draft, RecordError> {
         payloads: Vec::new(),
         links: Vec::new(),
         trace: None,
-    })
+    }
 }

@@ -97,6 +97,11 @@ impl Store {
             .after_connect(|connection, _| {
                 Box::pin(async move {
                     connection.execute("set role onrecord_app").await?;
+                    // A receipt says that the frame is durable. A server, a database or a role that is set
+                    // not to wait for its disk would make that untrue; what waits for more is left.
+                    connection
+                        .execute("select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'")
+                        .await?;
                     Ok(())
                 })
             })

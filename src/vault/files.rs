@@ -2,9 +2,9 @@
 
 use super::VaultError;
 use super::cipher::Key;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::Path;
 use zeroize::Zeroizing;
 
@@ -16,36 +16,53 @@ fn at(path: &Path) -> impl Fn(io::Error) -> VaultError {
     }
 }
 
-/// Makes a folder that only its owner may enter.
+/// Makes a folder that only its owner may enter, and that survives a power cut.
 pub(super) fn private_folder(path: &Path) -> Result<(), VaultError> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(path)
         .map_err(at(path))?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(at(path))
+    fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(at(path))?;
+    sync_parent(path)
 }
 
-/// Writes a file that was not there. A crash in the middle leaves a temporary file that nobody reads;
-/// after the return the file survives a power cut.
-pub(super) fn write_new(path: &Path, bytes: &[u8]) -> Result<(), VaultError> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let temporary = path.with_extension("new");
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&temporary)
-        .map_err(at(&temporary))?;
-    file.write_all(bytes).map_err(at(&temporary))?;
-    file.sync_all().map_err(at(&temporary))?;
-    // A hard link, unlike a rename, fails where the name is taken: no key is ever overwritten.
-    fs::hard_link(&temporary, path).map_err(at(path))?;
-    fs::remove_file(&temporary).map_err(at(&temporary))?;
+/// Makes the name of a file or folder durable.
+fn sync_parent(path: &Path) -> Result<(), VaultError> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
     File::open(folder)
         .and_then(|folder| folder.sync_all())
         .map_err(at(folder))
+}
+
+/// Writes a file that was not there; false where somebody else wrote it first. A crash in the middle
+/// leaves a temporary file that nobody reads; after the return the file survives a power cut.
+pub(super) fn write_new(path: &Path, bytes: &[u8]) -> Result<bool, VaultError> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    // A name that nobody else has: two processes that wrote into one temporary file would change the key
+    // under the name that the first of them gave it. Its mode is 0600.
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(at(path))?;
+    file.write_all(bytes).map_err(at(path))?;
+    file.as_file().sync_all().map_err(at(path))?;
+    // Fails where the name is taken: no key is ever overwritten.
+    match file.persist_noclobber(path) {
+        Ok(_) => sync_parent(path).map(|()| true),
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(at(path)(error.error)),
+    }
+}
+
+/// Whether a folder has the keys of a tenant in it.
+pub(super) fn has_tenants(path: &Path) -> Result<bool, VaultError> {
+    for entry in fs::read_dir(path).map_err(at(path))? {
+        if entry.map_err(at(path))?.path().join("seal.key").exists() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The bytes of a hex file.

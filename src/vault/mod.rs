@@ -63,6 +63,20 @@ pub enum VaultError {
         /// The file.
         path: PathBuf,
     },
+    /// A new tenant has keys already.
+    #[error("key file {path} is there already")]
+    Taken {
+        /// The file.
+        path: PathBuf,
+    },
+    /// There are keys of tenants, or evidence, but not the root key that opens them.
+    #[error(
+        "root key {path} is not there, but keys or evidence under it are; put it back, or name it with --root-key"
+    )]
+    RootMissing {
+        /// The file.
+        path: PathBuf,
+    },
     /// The keys of a tenant are not in the keys folder.
     #[error(
         "the keys of tenant {tenant} are not in {path}; give every server process the same keys folder (--keys)"
@@ -132,27 +146,25 @@ pub struct OpenedPayload {
 }
 
 impl Vault {
-    /// Opens the vault of a folder, and makes its root key on first use.
+    /// Opens the vault of a folder.
     ///
-    /// `root` names a root key file of somebody else's care; without it the key is `root.key` in the folder.
-    pub fn open(folder: &Path, root: Option<&Path>) -> Result<Self, VaultError> {
+    /// `root` names a root key file of somebody else's care; without it the key is `root.key` in the
+    /// folder, and is made there if `create` says that nothing is encrypted under another one yet.
+    pub fn open(folder: &Path, root: Option<&Path>, create: bool) -> Result<Self, VaultError> {
         files::private_folder(folder)?;
-        let root = match root {
-            Some(path) => files::read_root(path)?,
-            None => {
-                let path = folder.join("root.key");
-                if !path.exists() {
-                    files::write_new(
-                        &path,
-                        format!("{}\n", onrecord_core::digest::hex(&random::bytes::<32>()?))
-                            .as_bytes(),
-                    )?;
-                }
-                files::read_root(&path)?
+        let path = root.map_or_else(|| folder.join("root.key"), Path::to_owned);
+        if root.is_none() && !path.exists() {
+            // Another root key would open nothing of what is there.
+            if !create || files::has_tenants(folder)? {
+                return Err(VaultError::RootMissing { path });
             }
-        };
+            let key = Zeroizing::new(random::bytes::<32>()?);
+            let text = Zeroizing::new(format!("{}\n", onrecord_core::digest::hex(&key[..])));
+            // Where another process was first, its key is the key.
+            files::write_new(&path, text.as_bytes())?;
+        }
         Ok(Self {
-            root,
+            root: files::read_root(&path)?,
             folder: folder.to_owned(),
             tenants: RwLock::default(),
         })
@@ -171,7 +183,10 @@ impl Vault {
             let secret = Zeroizing::new(random::bytes::<32>()?);
             let wrapped = cipher::wrap(&self.root, &label(tenant, name), &secret[..])?;
             let text = format!("{}\n", onrecord_core::digest::hex(&wrapped));
-            files::write_new(&folder.join(format!("{name}.key")), text.as_bytes())?;
+            let path = folder.join(format!("{name}.key"));
+            if !files::write_new(&path, text.as_bytes())? {
+                return Err(VaultError::Taken { path });
+            }
         }
         self.tenant(tenant, origin)
     }
@@ -220,7 +235,10 @@ impl Vault {
         for epoch in files::epochs(&folder)? {
             epochs.insert(epoch, key(&format!("epoch-{epoch}"))?);
         }
-        let epoch = epochs.keys().copied().max().ok_or(VaultError::Key)?;
+        let epoch = epochs.keys().copied().max();
+        let epoch = epoch.ok_or_else(|| VaultError::Wrong {
+            path: folder.join("epoch-1.key"),
+        })?;
         Ok(TenantKeys {
             tenant: tenant.clone(),
             seal: SealKey::new(&*key("seal")?)?,

@@ -85,7 +85,7 @@ fn golden_payloads_are_sealed_byte_for_byte_and_altered_ones_do_not_open() {
 
 fn vault(folder: &Path) -> (Vault, TenantId, Origin) {
     (
-        Vault::open(folder, None).unwrap(),
+        Vault::open(folder, None, true).unwrap(),
         "t_7f3k9q2m4x8w".parse().unwrap(),
         "localhost/t/x".parse().unwrap(),
     )
@@ -176,12 +176,12 @@ fn a_root_key_that_others_may_read_or_that_is_another_is_refused() {
     let root = folder.path().join("root.key");
     std::fs::set_permissions(&root, std::fs::Permissions::from_mode(0o644)).unwrap();
     assert!(matches!(
-        Vault::open(folder.path(), None),
+        Vault::open(folder.path(), None, true),
         Err(VaultError::Root { .. })
     ));
     std::fs::set_permissions(&root, std::fs::Permissions::from_mode(0o600)).unwrap();
     std::fs::write(&root, format!("{}\n", "0".repeat(64))).unwrap();
-    let other = Vault::open(folder.path(), None).unwrap();
+    let other = Vault::open(folder.path(), None, true).unwrap();
     assert!(matches!(
         other.tenant(&tenant, &origin),
         Err(VaultError::Wrong { .. })
@@ -198,4 +198,43 @@ fn names_are_of_the_length_asked_and_differ() {
                 .bytes()
                 .all(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase())
     );
+}
+
+#[test]
+fn a_lost_root_key_is_not_replaced_under_evidence() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(matches!(
+        Vault::open(folder.path(), None, false),
+        Err(VaultError::RootMissing { .. })
+    ));
+    assert!(!folder.path().join("root.key").exists());
+}
+
+#[test]
+fn many_that_start_at_once_have_one_root_key() {
+    for _ in 0..20 {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || Vault::open(folder.path(), None, true).unwrap();
+        let roots: Vec<Key> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| open().root)).collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap())
+                .collect()
+        });
+        let kept = open().root;
+        assert!(roots.iter().all(|root| **root == *kept));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}
+
+#[test]
+fn no_root_key_is_made_beside_keys_that_it_would_not_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, tenant, origin) = vault(folder.path());
+    first.create_tenant(&tenant, &origin).unwrap();
+    std::fs::remove_file(folder.path().join("root.key")).unwrap();
+    let opened = Vault::open(folder.path(), None, true).map(|_| ());
+    assert!(matches!(opened, Err(VaultError::RootMissing { .. })));
+    assert!(!folder.path().join("root.key").exists());
 }

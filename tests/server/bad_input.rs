@@ -639,9 +639,9 @@ async fn members_that_are_none_or_not_the_writers() {
     for (body, code) in [
         (
             r#"{"kind":"outcome","body":{"status":"splendid"}}"#,
-            "frame_shape",
+            "malformed_member",
         ),
-        (r#"{"kind":"outcome"}"#, "frame_shape"),
+        (r#"{"kind":"outcome"}"#, "malformed_member"),
         (r#"{"kind":"turn_end"}"#, "turn_not_open"),
         (r#"{"kind":"observation","turn":1}"#, "turn_not_open"),
         (r#"{"kind":"turn","turn":2}"#, "turn_number"),

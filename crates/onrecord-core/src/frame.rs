@@ -274,7 +274,7 @@ impl<'a> Frame<'a> {
                     Ok(only) if only.onrecord.as_deref() != Some(FORMAT) => {
                         Err(other_format(only.onrecord.as_deref()))
                     }
-                    _ => Err(BadFrame::Shape(format!("{error}"))),
+                    _ => Err(BadFrame::Shape(reason(&error))),
                 };
             }
         };
@@ -299,7 +299,7 @@ impl<'a> Frame<'a> {
     /// The members of the `session` frame's body that the format knows.
     pub fn session(&self) -> Result<Session, BadFrame> {
         let session: Session = json::typed(self.body.get().as_bytes())
-            .map_err(|error| BadFrame::Shape(format!("session body: {error}")))?;
+            .map_err(|error| BadFrame::Shape(format!("session body: {}", reason(&error))))?;
         if session.run_no == 0 {
             return Err(BadFrame::Shape("session body: run_no starts at 1".into()));
         }
@@ -310,7 +310,7 @@ impl<'a> Frame<'a> {
     pub fn status(&self) -> Result<Status, BadFrame> {
         json::typed::<StatusOnly>(self.body.get().as_bytes())
             .map(|only| only.status)
-            .map_err(|error| BadFrame::Shape(format!("outcome body: {error}")))
+            .map_err(|error| BadFrame::Shape(format!("outcome body: {}", reason(&error))))
     }
 
     /// The payloads, none where the member is absent.
@@ -349,6 +349,15 @@ impl<'a> Frame<'a> {
                 .map_err(|error| format!("{error}")),
             _ => Ok(()),
         }
+    }
+}
+
+/// What serde found wrong. Where it was, it counts in lines of a text that has one line.
+fn reason(error: &serde_json::Error) -> String {
+    let text = format!("{error}");
+    match text.rfind(" at line ") {
+        Some(end) => text[..end].into(),
+        None => text,
     }
 }
 

@@ -218,6 +218,12 @@ impl<'a> Check<'a> {
         if self.facts.what == What::Ledger {
             return Line::new(LineState::Ok, "every entry under the checkpoint is here");
         }
+        if self.completeness.is_some() && self.findings.has_status(Status::Altered) {
+            return Line::new(
+                LineState::NotChecked,
+                "what the seal says of the run's end says nothing of what was altered",
+            );
+        }
         match self.completeness {
             Some(Completeness::Full) => {
                 Line::new(LineState::Ok, "recorded to its end, by the seal")
