@@ -47,7 +47,15 @@ impl Drop for DataDir {
 pub struct Process {
     child: Child,
     pub api: Api,
-    log: JoinHandle<String>,
+    log: Option<JoinHandle<String>>,
+}
+
+/// A test that fails leaves no server behind; ends without effect where the server has ended.
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 impl Process {
@@ -91,7 +99,7 @@ impl Process {
         Self {
             child,
             api: Api::new(base, token.trim()),
-            log,
+            log: Some(log),
         }
     }
 
@@ -103,7 +111,12 @@ impl Process {
     pub fn kill(mut self) -> String {
         self.child.kill().expect("it runs");
         self.child.wait().expect("it ends");
-        self.log.join().expect("its log")
+        self.log()
+    }
+
+    fn log(&mut self) -> String {
+        let log = self.log.take().expect("asked for once");
+        log.join().expect("its log")
     }
 
     /// Asks it to stop.
@@ -114,7 +127,7 @@ impl Process {
     /// Waits for its end; returns how it went, and its log.
     pub fn wait(mut self) -> (ExitStatus, String) {
         let status = self.child.wait().expect("it ends");
-        (status, self.log.join().expect("its log"))
+        (status, self.log())
     }
 
     pub fn stop(self) -> String {

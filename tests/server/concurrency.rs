@@ -151,13 +151,23 @@ async fn a_run_is_sealed_once_whoever_asks() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn several_servers_start_on_one_empty_database() {
-    let one = Server::start().await;
-    let (two, three) = tokio::join!(one.second(), one.second());
-    let run = two.api.any_run().await;
-    three.audit(&run.run, std::slice::from_ref(&run)).await;
-    let tenants: i64 = sqlx::query_scalar("select count(*) from tenants")
-        .fetch_one(&mut one.sql().await)
-        .await
-        .unwrap();
-    assert_eq!(tenants, 1);
+    let database = crate::harness::database().await;
+    let data_dir = tempfile::TempDir::new().unwrap();
+    let config = crate::running::config(&database, &data_dir);
+    let starts = (0..4).map(|_| onrecord::start::start(&config));
+    let mut tokens = Vec::new();
+    for started in futures_util::future::join_all(starts).await {
+        let started = started.unwrap_or_else(|error| panic!("each of them starts: {error}"));
+        tokens.extend(started.token.map(|(_, token)| token));
+    }
+    // One of them made the first tenant, and its token is in the file.
+    assert_eq!(tokens.len(), 1);
+    let file = std::fs::read_to_string(data_dir.path().join("admin.token")).unwrap();
+    assert_eq!(file.trim(), tokens[0]);
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = std::fs::metadata(data_dir.path().join("admin.token"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
 }

@@ -268,6 +268,10 @@ async fn no_secret_is_in_the_database_or_in_the_log() {
     let mut needles: Vec<String> = secrets.clone();
     needles.extend(secrets.iter().map(|secret| hex(secret.as_bytes())));
     needles.push(hex(&bytes));
+    // As Rust would show bytes.
+    let listed = |bytes: &[u8]| format!("{bytes:?}").trim_matches(['[', ']']).to_owned();
+    needles.extend(secrets.iter().map(|secret| listed(secret.as_bytes())));
+    needles.push(listed(&bytes));
     let log = crate::log::text();
     assert!(log.contains(opened.run.as_str()), "the log is captured");
     for needle in &needles {

@@ -199,6 +199,17 @@ async fn the_key_of_a_result_is_a_key_like_any_other() {
     assert_eq!(problem["pointer"], "/result/key");
     assert_eq!(api.size(&run).await, 2);
 
+    // The result alone is a retry of itself, beside its call or later.
+    let alone =
+        json!({"kind": "tool_result", "key": "s/result", "actor": {"type": "tool", "id": "shell"}});
+    let both = format!("{}\n{alone}\n", call("s"));
+    let answers = api.frames(&run, both).await;
+    assert_eq!(answers[1]["status"], 200, "{}", answers[1]);
+    assert_eq!(receipt(&answers[1]), receipt(&answers[0]["result"]));
+    let later = api.frame(&run, &alone).await;
+    assert_eq!(later.status, answers[1]["status"], "{}", later.text());
+    assert_eq!(api.size(&run).await, 4);
+
     // In one batch as well, in both orders, and the other lines are not hindered.
     let lines = [
         call("c"),
@@ -221,7 +232,7 @@ async fn the_key_of_a_result_is_a_key_like_any_other() {
             Value::Null
         ]
     );
-    assert_eq!(api.size(&run).await, 6);
+    assert_eq!(api.size(&run).await, 8);
     let receipts = [
         receipt(&answers[0]),
         receipt(&answers[0]["result"]),

@@ -17,6 +17,20 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+pub fn config(database: &TestDatabase, data_dir: &TempDir) -> Config {
+    Config {
+        data_dir: data_dir.path().to_owned(),
+        database_url: Some(database.url.clone()),
+        postgres_bin: None,
+        keys: None,
+        root_key: None,
+        public_host: "records.example".to_owned(),
+        connections: 6,
+        durability: Durability::Disposable,
+        new_token: false,
+    }
+}
+
 pub struct Server {
     /// The owner.
     pub api: Api,
@@ -46,17 +60,7 @@ impl Server {
         change: impl FnOnce(&mut App),
     ) -> Self {
         crate::log::capture();
-        let config = Config {
-            data_dir: data_dir.path().to_owned(),
-            database_url: Some(database.url.clone()),
-            postgres_bin: None,
-            keys: None,
-            root_key: None,
-            public_host: "records.example".to_owned(),
-            connections: 6,
-            durability: Durability::Disposable,
-            new_token: false,
-        };
+        let config = config(&database, &data_dir);
         let started = start(&config).await.expect("the server starts");
         let made = started.token.map(|(_, token)| token);
         let token = token.or(made).expect("the first token");
