@@ -63,6 +63,9 @@ pub enum ExportError {
     /// The database's clock.
     #[error("the database's clock is behind")]
     Clock,
+    /// The work was cut off by a defect.
+    #[error("the export was cut off")]
+    CutOff,
     /// Nobody reads any more.
     #[error("the reader went away")]
     Gone,
@@ -140,7 +143,9 @@ impl Recorder {
             .await?;
         tokio::spawn(async move {
             let run = source.row.run.clone();
-            if let Err(error) = source.write(sink.clone()).await {
+            // In a task of its own: whatever ends it early, the reader hears of it.
+            let written = tokio::spawn(source.write(sink.clone())).await;
+            if let Err(error) = written.unwrap_or(Err(ExportError::CutOff)) {
                 if !matches!(error, ExportError::Gone) {
                     tracing::error!(%run, %error, "an export broke off");
                 }

@@ -45,6 +45,9 @@ pub enum StoreError {
         "the database is not migrated for this version ({0}); run `onrecord migrate --database-url URL` as the role that owns it"
     )]
     Migration(String),
+    /// The database cannot keep every text.
+    #[error("the database's encoding is {0}; create it with encoding 'UTF8'")]
+    Encoding(String),
     /// The address of the database is malformed.
     #[error("the database's address is malformed; expected postgres://USER@HOST/DATABASE")]
     Url,
@@ -115,6 +118,12 @@ impl Store {
     /// Returns whether anything was to be done.
     pub async fn migrate(url: &str) -> Result<bool, StoreError> {
         let mut connection: PgConnection = options(url)?.connect().await?;
+        let encoding: String = sqlx::query_scalar("select getdatabaseencoding()")
+            .fetch_one(&mut connection)
+            .await?;
+        if encoding != "UTF8" {
+            return Err(StoreError::Encoding(encoding));
+        }
         let before = applied(&mut connection).await?;
         if before < MIGRATIONS.iter().count() {
             // No statement timeout here: a migration of a large table may take hours.
