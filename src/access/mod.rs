@@ -1,7 +1,5 @@
 //! Who may do what: tokens, roles, and the actor that a token may speak for.
 
-mod admin;
-
 use crate::store::tokens::TokenRow;
 use crate::store::{self, Store, StoreError};
 use crate::vault::{self, VaultError};

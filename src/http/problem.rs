@@ -4,7 +4,6 @@
 use crate::access::AccessError;
 use crate::record::RecordError;
 use crate::record::intake::{IntakeCode, IntakeError};
-use crate::store::StoreError;
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
@@ -283,14 +282,15 @@ impl From<AccessError> for Problem {
                 detail,
                 "Correct it.",
             ),
-            AccessError::Store(error) => store(&error),
+            AccessError::Store(error) => database(error.is_transient(), &error),
             AccessError::Vault(error) => internal(&error),
         }
     }
 }
 
-fn store(error: &StoreError) -> Problem {
-    if error.is_transient() {
+/// The database failed: for now, or for a reason that waiting does not mend.
+fn database(transient: bool, error: &dyn std::fmt::Display) -> Problem {
+    if transient {
         tracing::warn!(%error, "the database does not answer");
         Problem::unavailable()
     } else {
@@ -412,7 +412,7 @@ impl From<RecordError> for Problem {
                     ..problem
                 }
             }
-            RecordError::Store(error) => store(&error),
+            RecordError::Store(error) => database(error.is_transient(), &error),
             RecordError::NoKeys(_)
             | RecordError::NoTenant(_)
             | RecordError::Vault(_)

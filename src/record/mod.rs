@@ -3,6 +3,7 @@
 //! The way of a frame goes forward only, and `place` is the one file that extends a chain. Work
 //! that writes runs in tasks of its own: a client that hangs up cancels nothing.
 
+mod admin;
 pub mod append;
 mod head;
 pub mod intake;

@@ -1,7 +1,7 @@
 //! Administration: tokens of a tenant, and new tenants.
 
-use super::{AccessError, Caller, NewToken, TokenRequest};
-use crate::record::{RecordError, Recorder};
+use super::{RecordError, Recorder};
+use crate::access::{self, AccessError, Caller, NewToken, TokenRequest};
 use crate::store::StoreError;
 use crate::store::tokens::TokenRow;
 use onrecord_core::id::TenantId;
@@ -16,7 +16,7 @@ impl Recorder {
         let recorder = self.clone();
         self.detached(async move {
             let mut tx = recorder.store.begin(&tenant).await?;
-            let token = super::create(&mut tx, &tenant, &request).await?;
+            let token = access::create(&mut tx, &tenant, &request).await?;
             tx.commit().await.map_err(StoreError::from)?;
             Ok(token)
         })
