@@ -8,6 +8,7 @@ pub mod demo;
 pub mod export;
 pub mod import;
 pub mod migrate;
+mod running;
 pub mod runs;
 pub mod seal;
 pub mod serve;

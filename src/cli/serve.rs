@@ -1,7 +1,7 @@
 //! `onrecord serve`: the server.
 
-use crate::http;
-use crate::postgres::{Cluster, Durability};
+use super::running::Running;
+use crate::postgres::Durability;
 use crate::start::{Config, Started, start};
 use anyhow::Context as _;
 use std::path::PathBuf;
@@ -127,11 +127,8 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let stop = stop_signal()?;
     let started = start(&config).await?;
     announce(&started, &format!("http://{address}"));
-    let Started {
-        app, mut cluster, ..
-    } = started;
     let idle = args.seal_idle_hours;
-    let recorder = app.recorder.clone();
+    let recorder = started.app.recorder.clone();
     let sweeper = tokio::spawn(async move {
         let mut ticks = tokio::time::interval(IDLE_CHECK);
         if idle == 0 {
@@ -144,40 +141,20 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
             }
         }
     });
+    let mut running = Running::new(started, listener);
     // Fails where there is no systemd to hear it.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
-    let store = app.recorder.store().clone();
-    let (tell, told) = tokio::sync::oneshot::channel::<()>();
-    let mut server = tokio::spawn(http::serve(listener, app, async move {
-        let _ = told.await;
-    }));
     let failure = tokio::select! {
         () = stop => {
             tracing::info!("stopping: requests end first");
             None
         }
-        error = ended(&mut cluster) => Some(error),
-        served = &mut server => Some(served?.err().map_or_else(|| anyhow::anyhow!("the server ended by itself"), anyhow::Error::from)),
+        error = running.failed() => Some(error),
     };
-    // Fails where the server has ended already.
-    if tell.send(()).is_ok() && !server.is_finished() {
-        server.await??;
-    }
     sweeper.abort();
-    store.close().await;
-    match (failure, cluster) {
-        (Some(error), _) => Err(error),
-        (None, Some(cluster)) => Ok(cluster.stop().await?),
-        (None, None) => Ok(()),
-    }
-}
-
-/// Why the embedded cluster ended; waits for ever where there is none.
-async fn ended(cluster: &mut Option<Cluster>) -> anyhow::Error {
-    match cluster {
-        Some(cluster) => cluster.exited().await.into(),
-        None => std::future::pending().await,
-    }
+    let stopped = running.stop().await;
+    // What ended the server says more than what failed because of it.
+    failure.map_or(stopped, Err)
 }
 
 /// Done at the first SIGINT or SIGTERM.
