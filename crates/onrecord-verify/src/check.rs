@@ -9,6 +9,9 @@ use crate::trust::Trust;
 use onrecord_core::invariants::Meaning;
 use onrecord_core::statement::Completeness;
 
+/// Of what an unusable input leaves open.
+const UNREAD: &str = "the input could not be read to its end";
+
 /// The state of a verification.
 pub(crate) struct Check<'a> {
     pub trust: Option<&'a Trust>,
@@ -22,6 +25,8 @@ pub(crate) struct Check<'a> {
     pub completeness: Option<Completeness>,
     /// In words, once the seal's proof or the ledger held.
     pub ledger: Option<String>,
+    /// Receipts that are of this run.
+    pub receipts: usize,
 }
 
 impl<'a> Check<'a> {
@@ -36,6 +41,7 @@ impl<'a> Check<'a> {
             signer: None,
             completeness: None,
             ledger: None,
+            receipts: 0,
         }
     }
 
@@ -130,16 +136,21 @@ impl<'a> Check<'a> {
             _ => "frames",
         };
         if self.findings.has_status(Status::Unusable) {
-            Line::new(
-                LineState::NotChecked,
-                "the input could not be read to its end",
-            )
+            Line::new(LineState::NotChecked, UNREAD)
         } else if self.findings.has_status(Status::Altered) {
             Line::new(LineState::Failed, "the evidence is not what was recorded")
         } else if frames == 0 {
             Line::new(LineState::NotChecked, format!("no {what}"))
         } else {
-            Line::new(LineState::Ok, format!("{frames} {what}, unchanged"))
+            let receipts = match self.receipts {
+                0 => String::new(),
+                1 => ", and the receipt holds".to_owned(),
+                count => format!(", and {count} receipts hold"),
+            };
+            Line::new(
+                LineState::Ok,
+                format!("{frames} {what}, unchanged{receipts}"),
+            )
         }
     }
 
@@ -174,6 +185,10 @@ impl<'a> Check<'a> {
                 LineState::NotChecked,
                 format!("sealed by key {key}; no trust file says whose it is"),
             ),
+            // Where nothing could be read, nothing can be said to be missing.
+            None if self.findings.has_status(Status::Unusable) => {
+                Line::new(LineState::NotChecked, UNREAD)
+            }
             None => Line::new(
                 LineState::Incomplete,
                 "no seal, so nobody answers for the whole",
@@ -202,6 +217,9 @@ impl<'a> Check<'a> {
     }
 
     fn completeness(&self) -> Line {
+        if self.findings.has_status(Status::Unusable) {
+            return Line::new(LineState::NotChecked, UNREAD);
+        }
         let gaps = [
             Code::MemberMissing,
             Code::Unsealed,
@@ -270,6 +288,10 @@ impl<'a> Check<'a> {
         }
         if let Some(gap) = self.findings.iter().find(|one| gaps.contains(&one.code)) {
             return Line::new(LineState::Incomplete, gap.cause.clone());
+        }
+        let unusable = self.findings.has_status(Status::Unusable);
+        if unusable && self.ledger.is_none() {
+            return Line::new(LineState::NotChecked, UNREAD);
         }
         if !self.checks_ledger() {
             return Line::new(LineState::NotChecked, "no log is pinned");

@@ -248,6 +248,7 @@ impl<'c> Reader<'c, '_> {
                 .iter()
                 .filter(|one| Some(&one.run) != run)
                 .count();
+            check.receipts = self.receipts.len() - others;
             if others > 0 {
                 check.skip(format!("{others} receipts of other runs"));
             }

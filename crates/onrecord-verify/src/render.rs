@@ -123,13 +123,7 @@ fn write_facts(out: &mut String, report: &Report) -> std::fmt::Result {
     fact("Root", facts.root.as_ref().map(Hash::hex))?;
     fact("Opened at", facts.opened_at.map(|at| at.to_string()))?;
     fact("Sealed at", facts.sealed_at.map(|at| at.to_string()))?;
-    fact(
-        "Ledger origin",
-        facts
-            .ledger_origin
-            .as_ref()
-            .map(|origin| format!(" {origin}")),
-    )
+    fact("Ledger origin", facts.ledger_origin.clone())
 }
 
 fn write_line(out: &mut String, name: &str, line: &Line) -> std::fmt::Result {
@@ -147,6 +141,11 @@ fn write_meaning(out: &mut String, report: &Report) -> std::fmt::Result {
     let count = meaning.warnings.len() as u64 + meaning.more;
     match count {
         0 => writeln!(out, "{:<14}no warnings", "Meaning")?,
+        1 => writeln!(
+            out,
+            "{:<14}1 warning, which does not change the verdict",
+            "Meaning"
+        )?,
         count => writeln!(
             out,
             "{:<14}{count} warnings, which do not change the verdict",

@@ -40,9 +40,10 @@ impl<R: BufRead> Archive<R> {
         let block = self.block()?;
         if block.iter().any(|byte| *byte != 0) {
             let header = parse_header(&block).ok_or_else(|| {
-                TarError::Malformed(format!(
-                    "the header at byte {at} is not the one allowed form"
-                ))
+                TarError::Malformed(match at {
+                    0 => "this does not begin as a bundle does: the header at byte 0 is not the one allowed form".to_owned(),
+                    _ => format!("the header at byte {at} is not the one allowed form"),
+                })
             });
             return header.map(|(name, size)| Some(Entry { name, size }));
         }
@@ -73,9 +74,13 @@ impl<R: BufRead> Archive<R> {
 
     fn block(&mut self) -> Result<[u8; BLOCK], TarError> {
         let mut block = [0; BLOCK];
+        let at = self.offset;
         self.input.read_exact(&mut block).map_err(|error| {
             if error.kind() == ErrorKind::UnexpectedEof {
-                TarError::Malformed("the archive ends before its two zero blocks".into())
+                TarError::Malformed(match at {
+                    0 => format!("this is no bundle: it has less than {BLOCK} bytes"),
+                    _ => "the archive ends before its two zero blocks: it was cut off".to_owned(),
+                })
             } else {
                 TarError::Read(error)
             }

@@ -90,6 +90,53 @@ fn input_that_is_not_there_is_3() {
 }
 
 #[test]
+fn what_could_not_be_read_is_not_checked() {
+    let trust = format!("--trust={}", vector("trust.txt").to_str().unwrap());
+    for (input, why) in [
+        (&b"x"[..], "this is no bundle: it has less than 512 bytes"),
+        (&[b'x'; 600], "this does not begin as a bundle does"),
+    ] {
+        let answer = ask(&[&trust, "-"], None, input);
+        assert_eq!(answer.code, 3);
+        assert!(answer.stdout.contains(why), "{}", answer.stdout);
+        for line in ["Integrity", "Signer", "Completeness", "Ledger"] {
+            let line = format!("{line:<14}not checked: the input");
+            assert!(answer.stdout.contains(&line), "{line}: {}", answer.stdout);
+        }
+    }
+    // The seal is read before the end that is missing, and cannot speak for it.
+    let cut = std::fs::read(vector("tampered/tar-truncated.tar")).unwrap();
+    let answer = ask(&[&trust, "-"], None, &cut);
+    assert_eq!(answer.code, 3);
+    for part in ["Signer        ok", "Completeness  not checked: the input"] {
+        assert!(answer.stdout.contains(part), "{part}: {}", answer.stdout);
+    }
+}
+
+#[test]
+fn receipts_that_hold_are_told() {
+    let trust = format!("--trust={}", vector("trust.txt").to_str().unwrap());
+    let minimal = vector(MINIMAL);
+    let args = [&trust, "--json", minimal.to_str().unwrap()];
+    let report: Report = serde_json::from_str(&ask(&args, None, b"").stdout).unwrap();
+    let receipt = serde_json::json!({
+        "run": report.facts.run,
+        "seq": report.facts.size.unwrap() - 1,
+        "hash": report.facts.head,
+        "at": "2026-08-09T11:00:08.750000Z",
+    });
+    let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("receipts.ndjson");
+    std::fs::write(&kept, receipt.to_string()).unwrap();
+    let receipts = format!("--receipts={}", kept.display());
+    let answer = ask(&[&trust, &receipts, minimal.to_str().unwrap()], None, b"");
+    assert!(
+        answer.stdout.contains("unchanged, and the receipt holds"),
+        "{}",
+        answer.stdout
+    );
+}
+
+#[test]
 fn the_text_says_what_it_proves_and_what_not() {
     let trust = vector("trust.txt");
     let minimal = vector(MINIMAL);
