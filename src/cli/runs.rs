@@ -1,6 +1,6 @@
 //! `onrecord runs`: a list of runs.
 
-use super::table::table;
+use super::table::{seconds, table};
 use crate::client::Client;
 use serde_json::Value;
 
@@ -63,8 +63,14 @@ pub async fn run(args: RunsArgs, client: Client) -> anyhow::Result<()> {
         return Ok(());
     }
     if rows.is_empty() {
+        let filtered = args.agent.is_some() || args.status.is_some() || args.outcome.is_some();
         eprintln!(
-            "no runs; `onrecord import auto FILE` brings some, and so does any agent that posts"
+            "{}",
+            if filtered {
+                "no such runs"
+            } else {
+                "no runs; `onrecord import auto FILE` brings some, and so does any agent that posts"
+            }
         );
         return Ok(());
     }
@@ -82,10 +88,7 @@ pub async fn run(args: RunsArgs, client: Client) -> anyhow::Result<()> {
 
 fn row(run: &Value) -> Vec<String> {
     let text = |name: &str| run[name].as_str().unwrap_or("").to_owned();
-    let opened = text("opened_at")
-        .get(..19)
-        .unwrap_or_default()
-        .replace('T', " ");
+    let opened = seconds(&run["opened_at"]);
     vec![
         run["run_no"].to_string(),
         text("run"),

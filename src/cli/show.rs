@@ -1,6 +1,6 @@
 //! `onrecord show RUN`: a run as a timeline.
 
-use super::table::fit;
+use super::table::{fit, is_narrow};
 use crate::client::Client;
 use onrecord_core::id::RunId;
 use onrecord_verify::escape;
@@ -8,6 +8,8 @@ use serde_json::Value;
 
 /// Frames that are fetched at once.
 const PAGE: u64 = 1_000;
+/// Members of bodies that are shown before the others.
+const FIRST: [&str; 5] = ["verdict", "status", "name", "exit", "agent"];
 
 /// Arguments of `onrecord show`.
 #[derive(Clone, Debug, clap::Args)]
@@ -79,9 +81,12 @@ fn header(run: &Value) -> String {
         ));
     }
     if let Some(count) = run["unknown_outcomes"]["count"].as_u64() {
-        lines.push(format!(
-            "{count} tool calls have no result: whether they had an effect is not known"
-        ));
+        lines.push(match count {
+            1 => "1 tool call has no result: whether it had an effect is not known".to_owned(),
+            _ => format!(
+                "{count} tool calls have no result: whether they had an effect is not known"
+            ),
+        });
     }
     lines.push(format!("head {}", text("head")));
     lines.join("\n") + "\n\n"
@@ -105,16 +110,25 @@ fn timeline(frame: &Value, unknown: &[u64]) -> String {
         frame["actor"]["type"].as_str().unwrap_or(""),
         frame["actor"]["id"].as_str().unwrap_or("")
     );
+    // The end of a line is cut to the terminal, so what people look for comes first.
     let mut facts = Vec::new();
     if let Some(turn) = frame["turn"].as_u64().filter(|_| kind == "turn") {
         facts.push(format!("#{turn}"));
     }
-    for (name, value) in frame["body"]
+    if unknown.contains(&seq) {
+        facts.push("OUTCOME UNKNOWN".to_owned());
+    }
+    let mut members: Vec<_> = frame["body"]
         .as_object()
         .into_iter()
         .flatten()
         .filter(|(name, _)| !matches!(name.as_str(), "root" | "nonce" | "suite"))
-    {
+        .collect();
+    members.sort_by_key(|(name, _)| {
+        let place = FIRST.iter().position(|first| first == name);
+        place.unwrap_or(FIRST.len())
+    });
+    for (name, value) in members {
         match value {
             Value::String(text) => facts.push(format!("{name}={text}")),
             Value::Number(_) | Value::Bool(_) => facts.push(format!("{name}={value}")),
@@ -135,11 +149,11 @@ fn timeline(frame: &Value, unknown: &[u64]) -> String {
             facts.push(format!("{rel}→{to}"));
         }
     }
-    if unknown.contains(&seq) {
-        facts.push("OUTCOME UNKNOWN".to_owned());
-    }
+    let actor_width = if is_narrow() { 12 } else { 24 };
+    // A kind inside a turn is indented; the columns after it are not.
+    let kind = format!("{indent}{kind}");
     let line = format!(
-        "{clock} {seq:>5}  {indent}{kind:<13} {:<24} {}",
+        "{clock} {seq:>5}  {kind:<15} {:<actor_width$} {}",
         escape(&actor),
         escape(&facts.join(" "))
     );

@@ -47,6 +47,19 @@ pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
+/// A time for people, to the second, in UTC.
+pub(super) fn seconds(at: &serde_json::Value) -> String {
+    at.as_str()
+        .and_then(|at| at.get(..19))
+        .unwrap_or_default()
+        .replace('T', " ")
+}
+
+/// Whether there is room for wide columns.
+pub(super) fn is_narrow() -> bool {
+    width().is_some_and(|columns| columns < 110)
+}
+
 /// A line that fits the terminal.
 pub(super) fn fit(line: &str) -> String {
     match width() {

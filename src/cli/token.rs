@@ -1,6 +1,6 @@
 //! `onrecord token`: API tokens of the tenant.
 
-use super::table::table;
+use super::table::{seconds, table};
 use crate::client::Client;
 use clap::Subcommand;
 use serde_json::{Value, json};
@@ -104,8 +104,8 @@ fn row(token: &Value) -> Vec<String> {
         .collect();
     let any = |value: &Value| value.as_str().unwrap_or("any").to_owned();
     let state = match (&token["revoked_at"], &token["expires_at"]) {
-        (Value::String(at), _) => format!("revoked {at}"),
-        (_, Value::String(at)) => format!("until {at}"),
+        (at @ Value::String(_), _) => format!("revoked {}", seconds(at)),
+        (_, at @ Value::String(_)) => format!("until {}", seconds(at)),
         _ => "live".to_owned(),
     };
     vec![
@@ -117,7 +117,7 @@ fn row(token: &Value) -> Vec<String> {
             any(&token["actor"]["type"]),
             any(&token["actor"]["id"])
         ),
-        text(&token["created_at"]),
+        seconds(&token["created_at"]),
         state,
     ]
 }
