@@ -2,6 +2,7 @@
 
 mod error;
 
+use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -34,11 +35,12 @@ const ANSWER_BYTES: usize = 64 * 1024 * 1024;
 #[derive(Clone, Debug, clap::Args)]
 pub struct ServerArgs {
     /// Address of the server
-    #[arg(long, env = "ONRECORD_URL", value_name = "URL", default_value = DEFAULT_URL)]
+    #[arg(long, global = true, env = "ONRECORD_URL", value_name = "URL", default_value = DEFAULT_URL)]
     pub url: String,
     /// API token; the first one is in `admin.token` in the server's data folder
     #[arg(
         long,
+        global = true,
         env = "ONRECORD_TOKEN",
         value_name = "TOKEN",
         hide_env_values = true
@@ -74,6 +76,7 @@ pub struct Client {
     http: reqwest::Client,
     base: String,
     pause: Duration,
+    has_token: bool,
 }
 
 /// One request, so that it can be sent again.
@@ -101,12 +104,14 @@ impl Client {
             return Err(address());
         }
         let mut headers = HeaderMap::new();
+        let mut has_token = false;
         // An empty variable in the environment is no token.
         if let Some(token) = server.token.as_ref().filter(|token| !token.is_empty()) {
             let value = HeaderValue::from_str(&format!("Bearer {}", token.trim()));
             let mut value = value.map_err(|_| ClientError::Token)?;
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
+            has_token = true;
         }
         let http = reqwest::Client::builder()
             .default_headers(headers)
@@ -120,6 +125,7 @@ impl Client {
             http,
             base: url.as_str().trim_end_matches('/').to_owned(),
             pause: Duration::from_millis(PAUSE_MS),
+            has_token,
         })
     }
 
@@ -225,11 +231,15 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn download(&self, path: &str, to: &Path) -> Result<u64, ClientError> {
-        let answer = self.send(&Request::read(path)).await?;
         let file_error = |source| ClientError::File {
             path: to.to_owned(),
             source,
         };
+        // Before everything is fetched, which would find it out at the end.
+        if to.is_dir() {
+            return Err(file_error(std::io::ErrorKind::IsADirectory.into()));
+        }
+        let answer = self.send(&Request::read(path)).await?;
         let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty());
         let temporary = tempfile::Builder::new()
             .prefix(".onrecord-")
@@ -237,17 +247,43 @@ impl Client {
             .map_err(file_error)?;
         let handle = temporary.as_file().try_clone().map_err(file_error)?;
         let mut file = tokio::fs::File::from_std(handle);
+        let length = self.copy(answer, &mut file, file_error).await?;
+        file.sync_all().await.map_err(file_error)?;
+        temporary
+            .persist(to)
+            .map_err(|error| file_error(error.error))?;
+        Ok(length)
+    }
+
+    /// Streams a resource to standard output.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn print(&self, path: &str) -> Result<u64, ClientError> {
+        let answer = self.send(&Request::read(path)).await?;
+        let file_error = |source| ClientError::File {
+            path: "standard output".into(),
+            source,
+        };
+        let handle = std::io::stdout().as_fd().try_clone_to_owned();
+        let mut file = tokio::fs::File::from_std(handle.map_err(file_error)?.into());
+        self.copy(answer, &mut file, file_error).await
+    }
+
+    async fn copy(
+        &self,
+        answer: Response,
+        to: &mut tokio::fs::File,
+        file_error: impl Fn(std::io::Error) -> ClientError,
+    ) -> Result<u64, ClientError> {
         let mut length = 0;
         let mut chunks = answer.bytes_stream();
         while let Some(chunk) = chunks.next().await {
             let chunk = chunk.map_err(|error| self.broken(&error))?;
             length += chunk.len() as u64;
-            file.write_all(&chunk).await.map_err(file_error)?;
+            to.write_all(&chunk).await.map_err(&file_error)?;
         }
-        file.sync_all().await.map_err(file_error)?;
-        temporary
-            .persist(to)
-            .map_err(|error| file_error(error.error))?;
+        to.flush().await.map_err(&file_error)?;
         Ok(length)
     }
 
@@ -320,21 +356,18 @@ impl Client {
 
     fn lost(&self, source: reqwest::Error) -> ClientError {
         if source.is_connect() {
-            let url = self.base.clone();
-            return ClientError::Unreachable { url, source };
+            return ClientError::Unreachable {
+                url: self.base.clone(),
+                why: innermost(&source),
+            };
         }
         self.broken(&source)
     }
 
     fn broken(&self, error: &reqwest::Error) -> ClientError {
-        // The outer error repeats the address; its innermost cause says what happened.
-        let mut cause: &dyn std::error::Error = error;
-        while let Some(inner) = cause.source() {
-            cause = inner;
-        }
         ClientError::Broken {
             url: self.base.clone(),
-            why: cause.to_string(),
+            why: innermost(error),
         }
     }
 
@@ -349,6 +382,9 @@ impl Client {
         match serde_json::from_slice::<Box<Problem>>(&body) {
             Ok(mut problem) if !problem.title.is_empty() || !problem.code.is_empty() => {
                 problem.status = status.as_u16();
+                if status == StatusCode::UNAUTHORIZED && !self.has_token {
+                    "none was given".clone_into(&mut problem.detail);
+                }
                 Err(ClientError::Problem(problem))
             }
             _ => Err(foreign(url, status, &body)),
@@ -421,6 +457,15 @@ impl<'a> Request<'a> {
             body: None,
         }
     }
+}
+
+/// What happened: the outer errors repeat the address.
+fn innermost(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
 }
 
 /// The pause that the server asks for, in seconds.

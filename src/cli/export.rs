@@ -9,7 +9,8 @@ use std::path::PathBuf;
 pub struct ExportArgs {
     /// The run
     pub run: RunId,
-    /// File to write [default: run-RUN.onrecord.tar]
+    /// File to write, `-` for standard output [default: run-RUN.onrecord.tar, or
+    /// turn-N.turn-proof.json]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Why; stands in the signed export statement
@@ -46,6 +47,10 @@ pub async fn run(args: ExportArgs, client: Client) -> anyhow::Result<()> {
         }
     };
     let output = args.output.unwrap_or_else(|| PathBuf::from(name));
+    if output.as_os_str() == "-" {
+        client.print(&path).await?;
+        return Ok(());
+    }
     let bytes = client.download(&path, &output).await?;
     eprintln!(
         "wrote {} ({bytes} bytes); check it with: onrecord verify --trust FILE {}",

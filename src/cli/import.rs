@@ -179,7 +179,11 @@ pub async fn import(
             let outcome = walk.import(file).await;
             walk.take_reports().into_iter().for_each(&mut tell);
             if let Err(error) = outcome {
-                tell(Err((file.clone(), error.to_string())));
+                let error = error.to_string();
+                // The file is named before it, whatever the error is.
+                let name = format!("{}: ", file.display());
+                let why = error.strip_prefix(&name).unwrap_or(&error).to_owned();
+                tell(Err((file.clone(), why)));
             }
         }
     }

@@ -96,8 +96,22 @@ pub fn main() -> ExitCode {
 }
 
 fn fail(error: &anyhow::Error) -> ExitCode {
-    eprintln!("error: {error:#}");
+    eprintln!("error: {}", told(error));
     ExitCode::FAILURE
+}
+
+/// An error and its causes, without those that the text before them has told already.
+fn told(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
 }
 
 async fn run(command: Command) -> anyhow::Result<ExitCode> {
@@ -172,4 +186,19 @@ fn log_at(what: &str, json: bool) {
             .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
             .try_init()
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context as _;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let error = Err::<(), _>(std::io::Error::other("disk full"))
+            .context("cannot write x: disk full")
+            .context("no export")
+            .unwrap_err();
+        assert_eq!(told(&error), "no export: cannot write x: disk full");
+    }
 }

@@ -121,7 +121,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let config = args.config()?;
     let listener = TcpListener::bind(&args.listen)
         .await
-        .with_context(|| format!("cannot listen on {}", args.listen))?;
+        .with_context(|| cannot_listen(&args.listen))?;
     let address = listener.local_addr()?;
     // Asked for before anything is started, so that Ctrl-C during the start is not the default's abrupt end.
     let stop = stop_signal()?;
@@ -155,6 +155,15 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let stopped = running.stop().await;
     // What ended the server says more than what failed because of it.
     failure.map_or(stopped, Err)
+}
+
+/// What is wrong with an address to listen on, before the operating system's words.
+pub(super) fn cannot_listen(address: &str) -> String {
+    let port = address.rsplit_once(':').map(|(_, port)| port);
+    match port.map(str::parse::<u16>) {
+        Some(Ok(_)) => format!("cannot listen on {address}"),
+        _ => format!("cannot listen on {address}: give HOST:PORT, such as 127.0.0.1:8470"),
+    }
 }
 
 /// Done at the first SIGINT or SIGTERM.

@@ -42,12 +42,12 @@ pub enum ClientError {
     #[error("the token is not one line of visible characters: copy it again")]
     Token,
     /// Nobody listens there.
-    #[error("no answer from {url}: is `onrecord serve` running there? ({source})")]
+    #[error("no answer from {url}: is `onrecord serve` running there? ({why})")]
     Unreachable {
         /// The server.
         url: String,
         /// What the connection said.
-        source: reqwest::Error,
+        why: String,
     },
     /// The connection broke, and trying again did not help.
     #[error(

@@ -15,6 +15,16 @@ async fn errors_say_what_to_do() {
         text.contains("Send a token.") && text.contains("ONRECORD_TOKEN"),
         "{text}"
     );
+    let without = Client::new(&ServerArgs {
+        url: client.base().to_owned(),
+        token: None,
+    });
+    let text = without
+        .unwrap()
+        .read::<Value>("/problem")
+        .await
+        .unwrap_err();
+    assert!(text.to_string().contains("none was given"), "{text}");
     let foreign = client
         .read::<Value>("/foreign")
         .await
@@ -66,6 +76,8 @@ async fn a_download_is_whole_or_not_there() {
     let path = folder.path().join("bytes");
     assert_eq!(client.download("/bytes", &path).await.unwrap(), 10);
     assert_eq!(std::fs::read(&path).unwrap(), b"some bytes");
+    let directory = client.download("/bytes", folder.path()).await;
+    assert!(matches!(directory, Err(ClientError::File { .. })));
     let other = folder.path().join("other");
     assert!(client.download("/foreign", &other).await.is_err());
     let names = std::fs::read_dir(folder.path()).unwrap().count();

@@ -1,6 +1,7 @@
 //! The demo's own server: an embedded cluster, a listener, and the owner's token.
 
 use crate::cli::running::Running;
+use crate::cli::serve::cannot_listen;
 use crate::postgres::Durability;
 use crate::start::{Config, TOKEN_FILE, start};
 use anyhow::Context as _;
@@ -29,7 +30,7 @@ impl Server {
     ) -> anyhow::Result<Self> {
         let listener = TcpListener::bind(listen)
             .await
-            .with_context(|| format!("cannot listen on {listen}"))?;
+            .with_context(|| cannot_listen(listen))?;
         let url = format!("http://{}", listener.local_addr()?);
         let started = start(&Config {
             data_dir: data_dir.to_owned(),

@@ -26,9 +26,9 @@ pub enum Failure {
     #[error(transparent)]
     Server(#[from] ClientError),
     /// The server refused a frame.
-    #[error("{hint}frame `{key}` of run {run}: {problem}")]
+    #[error("{hint}frame `{key}` of {run}: {problem}")]
     Refused {
-        /// The run.
+        /// The run, in words.
         run: String,
         /// The frame's key, which names the line.
         key: String,
@@ -122,7 +122,7 @@ impl RunPost {
         let answer = client.post::<_, Receipt>("/v1/runs", &request).await;
         let (status, receipt) = answer.map_err(|error| match error {
             ClientError::Problem(problem) => Failure::Refused {
-                run: "that is opened".to_owned(),
+                run: "the run to be opened".to_owned(),
                 key: opening.key.clone(),
                 hint: hint(&problem),
                 problem,
@@ -183,7 +183,7 @@ impl RunPost {
             if !matches!(answer.status, 200 | 201) {
                 let problem = Box::new(answer.problem.clone().unwrap_or_default());
                 return Err(Failure::Refused {
-                    run: self.run.clone(),
+                    run: format!("run {}", self.run),
                     key: frame.key.clone(),
                     hint: hint(&problem),
                     problem,
