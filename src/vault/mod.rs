@@ -235,10 +235,11 @@ impl Vault {
         for epoch in files::epochs(&folder)? {
             epochs.insert(epoch, key(&format!("epoch-{epoch}"))?);
         }
-        let epoch = epochs.keys().copied().max();
-        let epoch = epoch.ok_or_else(|| VaultError::Wrong {
-            path: folder.join("epoch-1.key"),
-        })?;
+        if epochs.is_empty() {
+            // Fails, and says which file is not there.
+            epochs.insert(1, key("epoch-1")?);
+        }
+        let epoch = epochs.keys().copied().max().ok_or(VaultError::Key)?;
         Ok(TenantKeys {
             tenant: tenant.clone(),
             seal: SealKey::new(&*key("seal")?)?,

@@ -238,3 +238,22 @@ fn no_root_key_is_made_beside_keys_that_it_would_not_open() {
     assert!(matches!(opened, Err(VaultError::RootMissing { .. })));
     assert!(!folder.path().join("root.key").exists());
 }
+
+#[test]
+fn a_key_file_that_is_gone_is_named() {
+    for name in ["epoch-1.key", "ledger.key"] {
+        let folder = tempfile::tempdir().unwrap();
+        let (first, tenant, origin) = vault(folder.path());
+        first.create_tenant(&tenant, &origin).unwrap();
+        let gone = folder.path().join(tenant.as_str()).join(name);
+        std::fs::remove_file(&gone).unwrap();
+        let again = Vault::open(folder.path(), None, false).unwrap();
+        match again.tenant(&tenant, &origin).map(|_| ()) {
+            Err(VaultError::File { path, source }) => {
+                assert_eq!(path, gone);
+                assert_eq!(source.kind(), std::io::ErrorKind::NotFound);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
