@@ -4,7 +4,7 @@ use crate::check::Check;
 use crate::code::{Code, Stage, Status};
 use crate::frames::Frames;
 use crate::leaves::Leaves;
-use crate::ledger_lines::Place;
+use crate::ledger_lines::{Lines, Place};
 use crate::report::Finding;
 use crate::seal::Seal;
 use onrecord_core::digest::Hash;
@@ -18,6 +18,8 @@ pub struct LedgerCopy {
     pub(crate) origin: Option<String>,
     pub(crate) leaves: Leaves,
     pub(crate) runs: BTreeMap<RunId, Known>,
+    /// Seal keys by the index of the entry that revokes them.
+    pub(crate) revoked: BTreeMap<Hash, u64>,
     pub(crate) findings: Vec<Finding>,
 }
 
@@ -26,8 +28,10 @@ pub struct LedgerCopy {
 pub(crate) struct Known {
     pub openings: Vec<Hash>,
     pub seals: Vec<(Hash, State)>,
-    /// The last head.
-    pub head: Option<State>,
+    /// All of them, since a later one says nothing of which frames an earlier one had.
+    pub heads: Vec<State>,
+    /// Indices of its erasures under a hold.
+    pub held: Vec<u64>,
 }
 
 impl LedgerCopy {
@@ -64,7 +68,7 @@ pub(crate) fn check(
     copy: &LedgerCopy,
     frames: &Frames,
     seal: Option<&Seal>,
-    places: &[Place],
+    lines: &Lines,
     origin: Option<&Origin>,
 ) {
     let mut usable = true;
@@ -101,14 +105,16 @@ pub(crate) fn check(
         );
         return;
     }
-    views(check, copy, seal, places);
+    views(check, copy, seal, &lines.places);
     let run = frames
         .run()
         .or_else(|| Some(&seal?.run.as_ref()?.state.run));
     let known = run.and_then(|run| copy.runs.get(run));
     if let Some(known) = known {
         same_run(check, known, frames, seal);
+        held(check, known, lines);
     }
+    revoked(check, copy, seal);
     let behind = match seal.map(|seal| &seal.proven) {
         Some(Some(proven)) => proven.index >= copy.size(),
         // Nothing says where the seal stands.
@@ -175,7 +181,7 @@ fn same_run(check: &mut Check<'_>, known: &Known, frames: &Frames, seal: Option<
             "your copy has the run's seal twice",
         );
     }
-    if let Some(state) = &known.head {
+    for state in &known.heads {
         head(check, frames, state);
     }
     let opened = frames.leaves.get(0);
@@ -184,6 +190,44 @@ fn same_run(check: &mut Check<'_>, known: &Known, frames: &Frames, seal: Option<
             Stage::LedgerCopy,
             Code::RunOpen,
             "your copy opens the run with another frame 0",
+        );
+    }
+    if known.openings.len() > 1 {
+        check.push(
+            Stage::LedgerCopy,
+            Code::SecondOpen,
+            "your copy opens the run more than once",
+        );
+    }
+}
+
+/// A hold that was left out of `ledger.ndjson` still forbade the erasures that the bundle rests on.
+fn held(check: &mut Check<'_>, known: &Known, lines: &Lines) {
+    for index in &known.held {
+        if lines.certificates.contains_key(index) {
+            check.push(
+                Stage::LedgerCopy,
+                Code::ErasureHeld,
+                format!("your copy has a hold that was in force at the erasure at index {index}"),
+            );
+        }
+    }
+}
+
+/// A revocation that was left out of `ledger.ndjson` still ended the key.
+fn revoked(check: &mut Check<'_>, copy: &LedgerCopy, seal: Option<&Seal>) {
+    if let Some(seal) = seal
+        && let Some(proven) = &seal.proven
+        && let Some(revoked) = copy.revoked.get(&seal.signed.keyid)
+        && *revoked < proven.index
+    {
+        check.push(
+            Stage::LedgerCopy,
+            Code::KeyRevoked,
+            format!(
+                "sealed at index {}, by your copy the key was revoked at {revoked}",
+                proven.index
+            ),
         );
     }
 }

@@ -77,7 +77,7 @@ impl Entries {
             Predicate::RunOpen(open) => self.open(open, index, &mut emit),
             Predicate::RunHead(head) => self.head(head, &mut emit),
             Predicate::RunSeal(seal) => self.seal(seal, leaf, &mut emit),
-            Predicate::Erasure(erasure) => self.erasure(erasure, &mut emit),
+            Predicate::Erasure(erasure) => self.erasure(erasure, index, &mut emit),
             Predicate::Hold(hold) => self.hold(hold),
             Predicate::Key(key)
                 if key.action == KeyAction::Revoked && key.role == KeyRole::Seal =>
@@ -150,7 +150,7 @@ impl Entries {
 
     fn head(&mut self, head: &RunHead, emit: &mut dyn FnMut(Code, String)) {
         let state = &head.state;
-        self.known(&state.run).head = Some(state.clone());
+        self.known(&state.run).heads.push(state.clone());
         let Some(run) = self.runs.get_mut(&state.run) else {
             return emit(Code::RunGap, format!("run {} was never opened", state.run));
         };
@@ -206,7 +206,7 @@ impl Entries {
         }
     }
 
-    fn erasure(&mut self, erasure: &Erasure, emit: &mut dyn FnMut(Code, String)) {
+    fn erasure(&mut self, erasure: &Erasure, index: u64, emit: &mut dyn FnMut(Code, String)) {
         let run = &erasure.state.run;
         let held = |hold: &&(Option<RunId>, String)| hold.0.as_ref().is_none_or(|one| one == run);
         if let Some((of, matter)) = self.holds.iter().find(held) {
@@ -217,6 +217,7 @@ impl Entries {
                     "payloads of run {run} were erased while the {whose} was held for {matter:?}"
                 ),
             );
+            self.known(run).held.push(index);
         }
         let Some(known) = self.runs.get(run) else {
             return emit(Code::RunGap, format!("run {run} was never opened"));
@@ -242,9 +243,10 @@ impl Entries {
     }
 
     /// What is left to ask the ledger about.
-    pub fn finish(self, check: &mut Check<'_>) -> LedgerCopy {
+    pub fn finish(mut self, check: &mut Check<'_>) -> LedgerCopy {
         check.facts.tenant = self.tenant.map(|tenant| tenant.to_string());
         check.skip("the frames that the entries are about: give their bundles, with this ledger as --ledger");
+        self.copy.revoked = self.revoked;
         self.copy
     }
 }

@@ -4,7 +4,7 @@ use crate::check::Check;
 use crate::code::{Code, Stage};
 use crate::frames::Frames;
 use crate::payloads::{Certificate, Certificates};
-use crate::proof;
+use crate::proof::{self, Proven};
 use crate::seal::Seal;
 use crate::statement::{self, Signer, Statement};
 use crate::tar::{Body, LineEnd, TarError};
@@ -40,8 +40,11 @@ pub(crate) struct Lines {
     pub failed: bool,
     /// Index of the opening.
     opened: Option<u64>,
-    last: Option<(u64, Timestamp)>,
+    last: Option<u64>,
+    last_at: Option<Timestamp>,
     last_size: u64,
+    /// Roots of the ledger by size, over all proofs of the bundle.
+    roots: BTreeMap<u64, Hash>,
     /// Holds in force, by whether they are the run's or the tenant's, and matter.
     holds: BTreeSet<(bool, String)>,
     revoked: BTreeMap<Hash, u64>,
@@ -53,6 +56,13 @@ pub(crate) struct Context<'a> {
     pub seal: Option<&'a Seal>,
     pub origin: Option<&'a Origin>,
     pub keep_places: bool,
+}
+
+impl Context<'_> {
+    /// Where the seal stands, by its proof.
+    fn proven(&self) -> Option<&Proven> {
+        self.seal?.proven.as_ref()
+    }
 }
 
 /// The first failure of a line.
@@ -69,6 +79,9 @@ pub(crate) fn read<R: BufRead>(
     body: &mut Body<'_, R>,
 ) -> Result<Lines, TarError> {
     let mut lines = Lines::default();
+    if let Some(checkpoint) = context.proven().and_then(|one| one.checkpoint.as_ref()) {
+        lines.roots.insert(checkpoint.size, checkpoint.root);
+    }
     let mut line = Vec::new();
     let mut number = 0_u64;
     loop {
@@ -93,6 +106,38 @@ pub(crate) fn read<R: BufRead>(
     }
     lines.finish(check, context);
     Ok(lines)
+}
+
+/// The seal has its place among the lines, though it is none of them: one index has one entry, and
+/// times do not go back there either. Another seal has a code of its own.
+fn beside_seal(context: &Context<'_>, statement: &Statement, index: u64) -> Verdict {
+    let (Some(seal), Some(proven)) = (context.seal, context.proven()) else {
+        return Ok(());
+    };
+    if matches!(statement.predicate, Some(Predicate::RunSeal(_))) {
+        return Ok(());
+    }
+    if index == proven.index {
+        return fail(
+            Code::SplitView,
+            format!("index {index} is the seal by its own proof"),
+        );
+    }
+    let at = statement.predicate.as_ref().map(Predicate::at);
+    let sealed_at = seal.run.as_ref().map(|run| run.sealed_at);
+    let (Some(at), Some(sealed_at)) = (at, sealed_at) else {
+        return Ok(());
+    };
+    if index < proven.index && at > sealed_at || index > proven.index && at < sealed_at {
+        return fail(
+            Code::LedgerOrder,
+            format!(
+                "index {index} is of {at}, the seal at index {} of {sealed_at}",
+                proven.index
+            ),
+        );
+    }
+    Ok(())
 }
 
 impl Lines {
@@ -149,37 +194,49 @@ impl Lines {
             check.push(Stage::LedgerLines, code, format!("ledger.ndjson: {cause}"));
         }
         let Some(proven) = proven else { return Ok(()) };
-        if let Some(checkpoint) = proven.checkpoint.filter(|_| context.keep_places) {
-            self.places.push(Place {
-                index: proven.index,
-                leaf: statement.signed.leaf,
-                size: checkpoint.size,
-                root: checkpoint.root,
-            });
+        if let Some(checkpoint) = proven.checkpoint {
+            let known = *self.roots.entry(checkpoint.size).or_insert(checkpoint.root);
+            if known != checkpoint.root {
+                return fail(
+                    Code::SplitView,
+                    format!(
+                        "the ledger's root at {} entries is {}, by another proof of the bundle {known}",
+                        checkpoint.size, checkpoint.root
+                    ),
+                );
+            }
+            if context.keep_places {
+                self.places.push(Place {
+                    index: proven.index,
+                    leaf: statement.signed.leaf,
+                    size: checkpoint.size,
+                    root: checkpoint.root,
+                });
+            }
         }
         self.in_order(&statement, proven.index)?;
+        beside_seal(context, &statement, proven.index)?;
         self.says(check, context, &statement, proven.index)
     }
 
     /// Order, times and the signer's own end.
     fn in_order(&mut self, statement: &Statement, index: u64) -> Verdict {
         let at = statement.predicate.as_ref().map(Predicate::at);
-        if let Some((last, time)) = self.last {
-            if index <= last {
-                return fail(
-                    Code::LedgerOrder,
-                    format!("index {index} stands after {last}"),
-                );
-            }
-            if at.is_some_and(|at| at < time) {
-                return fail(
-                    Code::LedgerOrder,
-                    format!("the time of index {index} is before that of {last}"),
-                );
-            }
+        if let Some(last) = self.last.replace(index).filter(|last| index <= *last) {
+            return fail(
+                Code::LedgerOrder,
+                format!("index {index} stands after {last}"),
+            );
         }
-        let time = at.or(self.last.map(|(_, time)| time));
-        self.last = time.map(|time| (index, time));
+        // A statement whose name is not known has no time that we could read.
+        if let Some(at) = at
+            && let Some(last) = self.last_at.replace(at).filter(|last| at < *last)
+        {
+            return fail(
+                Code::LedgerOrder,
+                format!("the time of index {index}, {at}, is before {last}, which stands earlier"),
+            );
+        }
         if let Signer::Trusted { until: Some(until) } = statement.signer
             && index >= until
         {
@@ -305,6 +362,12 @@ impl Lines {
             );
         }
         self.opened = Some(index);
+        if self.last_size > 0 {
+            return fail(
+                Code::LedgerOrder,
+                format!("index {index} opens the run after a head of it"),
+            );
+        }
         if run_no.is_some_and(|run_no| run_no != said.run_no) {
             return fail(
                 Code::RunOpen,

@@ -209,7 +209,7 @@ impl Run {
                 ledger,
                 &self.frames,
                 self.seal.as_ref(),
-                &self.lines.places,
+                &self.lines,
                 self.origin(),
             );
         }

@@ -229,6 +229,8 @@ fn summary(run: &RunSeal, chain: &Chain) -> Result<(), String> {
     let checks = [
         (run.run_no == opened.run_no, "run_no"),
         (run.opened_at == opened.at, "opened_at"),
+        // What is recorded afterwards cannot have been sealed.
+        (chain.last_at() <= Some(run.sealed_at), "sealed_at"),
         (run.outcome == Outcome::from(chain.outcome()), "outcome"),
         (run.kinds == *chain.kinds(), "kinds"),
         (payloads.count == chain.payloads(), "payloads.count"),

@@ -1,12 +1,13 @@
 //! Reading structures from JSON: from objects, and from nothing else.
 //!
-//! What serde derives for a structure also takes a list of its members' values, so that the same fact
-//! would have a second spelling that other readers refuse. Here every structure, at any depth, is asked
-//! for as a map.
+//! What serde derives for a structure also takes a list of its members' values, and for a word of a closed
+//! vocabulary also `{"WORD": null}`, so that the same fact would have a second spelling that other readers
+//! refuse. Here every structure, at any depth, is asked for as a map, and every such word as a string.
 
 use core::fmt;
 use serde::de::{
-    Deserialize, DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, Visitor,
+    Deserialize, DeserializeSeed, Deserializer, Error, IntoDeserializer as _, MapAccess, SeqAccess,
+    Visitor,
 };
 use serde::forward_to_deserialize_any;
 
@@ -48,13 +49,14 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
         self.0.deserialize_option(Within(visitor))
     }
 
+    /// A variant is its name and nothing else: serde_json would take `{"NAME": null}` as well.
     fn deserialize_enum<V: Visitor<'de>>(
         self,
-        name: &'static str,
-        variants: &'static [&'static str],
+        _name: &'static str,
+        _variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.0.deserialize_enum(name, variants, Within(visitor))
+        self.0.deserialize_str(Named(visitor))
     }
 
     /// Not looked into: what we have of this kind is raw JSON, which serde_json knows by its name.
@@ -123,9 +125,20 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Within<V> {
     fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<V::Value, A::Error> {
         self.0.visit_map(Strict(members))
     }
+}
 
-    fn visit_enum<A: EnumAccess<'de>>(self, variant: A) -> Result<V::Value, A::Error> {
-        self.0.visit_enum(variant)
+/// The visitor of a variant, which is given its name.
+struct Named<V>(V);
+
+impl<'de, V: Visitor<'de>> Visitor<'de> for Named<V> {
+    type Value = V::Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a word as a string")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<V::Value, E> {
+        self.0.visit_enum(name.into_deserializer())
     }
 }
 
@@ -219,5 +232,26 @@ mod tests {
             1
         );
         assert!(typed_value::<Inner>(serde_json::json!([1, true])).is_err());
+    }
+
+    #[test]
+    fn a_word_is_a_string_and_no_structure() {
+        #[derive(Debug, serde::Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+        #[serde(rename_all = "snake_case")]
+        enum Word {
+            One,
+        }
+        type Words = alloc::collections::BTreeMap<Word, Option<Word>>;
+        let good = br#"{"one":"one"}"#;
+        assert_eq!(typed::<Words>(good).unwrap()[&Word::One], Some(Word::One));
+        assert_eq!(
+            typed_value::<Word>(serde_json::json!("one")).unwrap(),
+            Word::One
+        );
+        assert!(typed::<Words>(br#"{"one":{"one":null}}"#).is_err());
+        assert!(typed::<Words>(br#"{"one":"two"}"#).is_err());
+        assert!(typed::<Word>(br#"{"one":null}"#).is_err());
+        assert!(typed::<Word>(b"0").is_err());
+        assert!(typed_value::<Word>(serde_json::json!({"one": null})).is_err());
     }
 }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::chain::genesis;
 use crate::digest::Hash;
-use crate::frame::{Actor, Kind, SUITE};
+use crate::frame::{Actor, Kind, SUITE, present};
 use crate::id::{Origin, RunId, TenantId};
 use crate::json;
 use crate::timestamp::Timestamp;
@@ -136,7 +136,11 @@ pub struct RunSeal {
     /// Payload states.
     pub payloads: PayloadCounts,
     /// The seal before it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub previous: Option<Previous>,
     /// Number of the run in the tenant.
     pub run_no: u64,
@@ -181,7 +185,11 @@ pub struct Key {
     /// Hex SHA-256 of `spki`.
     pub keyid: Hash,
     /// Why.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub reason: Option<String>,
     /// What it is for.
     pub role: KeyRole,
@@ -211,7 +219,11 @@ pub struct Hold {
     /// The matter that it is for.
     pub matter: String,
     /// The run; absent for the whole tenant.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub run: Option<RunId>,
 }
 
@@ -223,7 +235,11 @@ pub struct Erasure {
     /// Who.
     pub by: Actor,
     /// Which payloads, unless a tier.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub commits: Option<Vec<Hash>>,
     /// How many.
     pub count: u64,
@@ -237,7 +253,11 @@ pub struct Erasure {
     #[serde(flatten)]
     pub state: State,
     /// All payloads of this tier, unless single ones.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub tier: Option<u8>,
 }
 
@@ -249,17 +269,29 @@ pub struct Access {
     /// Who.
     pub by: Actor,
     /// Which payloads, unless the whole run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub commits: Option<Vec<Hash>>,
     /// Why.
     pub purpose: String,
     /// In which role.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub role: Option<String>,
     /// The run.
     pub run: RunId,
     /// `run`, unless single payloads.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub scope: Option<String>,
 }
 
@@ -325,7 +357,11 @@ pub struct Release {
     /// `promoted` or `rejected`.
     pub decision: String,
     /// What it rests on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub evidence: Option<Vec<Evidence>>,
     /// Its name.
     pub release: String,
