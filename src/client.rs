@@ -61,13 +61,24 @@ pub struct LineAnswer {
     pub problem: Option<Problem>,
 }
 
-/// The last line of a batch's answer.
+/// The last line of a batch's answer, which alone has `done`.
 #[derive(serde::Deserialize)]
 struct BatchEnd {
-    #[allow(dead_code)]
-    done: u64,
-    #[allow(dead_code)]
-    failed: u64,
+    #[serde(rename = "done")]
+    _done: u64,
+    /// Why the server stopped before the last line.
+    #[serde(default)]
+    problem: Option<Box<Problem>>,
+}
+
+impl BatchEnd {
+    /// The answers, if the server answered all that was sent.
+    fn close(self, answers: Vec<LineAnswer>) -> Result<Vec<LineAnswer>, ClientError> {
+        match self.problem {
+            Some(problem) => Err(ClientError::Problem(problem)),
+            None => Ok(answers),
+        }
+    }
 }
 
 /// Talks to one server.
@@ -287,36 +298,6 @@ impl Client {
         Ok(length)
     }
 
-    /// Posts the bytes of a file, streamed, and reads JSON. It is sent once.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn upload<T: DeserializeOwned>(
-        &self,
-        path: &str,
-        media: &str,
-        file: &Path,
-    ) -> Result<(StatusCode, T), ClientError> {
-        let file_error = |source| ClientError::File {
-            path: file.to_owned(),
-            source,
-        };
-        let open = tokio::fs::File::open(file).await.map_err(file_error)?;
-        let length = open.metadata().await.map_err(file_error)?.len();
-        let body = reqwest::Body::wrap_stream(tokio_util::io::ReaderStream::new(open));
-        let sent = self
-            .http
-            .post(self.address(path))
-            .header(CONTENT_TYPE, media)
-            .header(reqwest::header::CONTENT_LENGTH, length)
-            .body(body)
-            .send()
-            .await;
-        let answer = self.admit(sent.map_err(|error| self.lost(error))?).await?;
-        let status = answer.status();
-        Ok((status, self.json(answer).await?))
-    }
-
     /// Sends a request until there is an answer that is not 503, at most [`ATTEMPTS`] times.
     async fn send(&self, request: &Request<'_>) -> Result<Response, ClientError> {
         let mut attempt = 1;
@@ -427,8 +408,8 @@ impl Client {
                 let line = rest.split_to(feed + 1);
                 if let Ok(answer) = serde_json::from_slice::<LineAnswer>(&line) {
                     answers.push(answer);
-                } else if serde_json::from_slice::<BatchEnd>(&line).is_ok() {
-                    return Ok(answers);
+                } else if let Ok(end) = serde_json::from_slice::<BatchEnd>(&line) {
+                    return end.close(answers);
                 } else {
                     return Err(foreign(url, status, &line));
                 }
@@ -438,8 +419,8 @@ impl Client {
             }
         }
         // The server's last word also comes without a line feed.
-        if serde_json::from_slice::<BatchEnd>(&rest).is_ok() {
-            return Ok(answers);
+        if let Ok(end) = serde_json::from_slice::<BatchEnd>(&rest) {
+            return end.close(answers);
         }
         Err(ClientError::Broken {
             url: self.base.clone(),

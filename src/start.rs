@@ -98,13 +98,11 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
         .keys
         .clone()
         .unwrap_or_else(|| config.data_dir.join("keys"));
-    let tenants = store.tenants().await?;
-    let vault = Vault::open(&keys, config.root_key.as_deref(), tenants.is_empty())?;
+    let empty = store.first_tenant().await?.is_none();
+    let vault = Vault::open(&keys, config.root_key.as_deref(), empty)?;
     let recorder = Recorder::new(store, Arc::new(vault));
     // Rather no server than one that finds out at the first frame that keys are lost.
-    for (tenant, _) in &tenants {
-        recorder.public_keys(tenant).await?;
-    }
+    recorder.ready().await?;
     let token = match first_token(&recorder, config).await? {
         Some(token) => {
             let path = config.data_dir.join(TOKEN_FILE);

@@ -5,6 +5,8 @@
     reason = "helpers of tests fail as tests do"
 )]
 
+mod shared;
+
 use aes_gcm::aead::{Aead as _, KeyInit as _, Payload};
 use aes_gcm::{Aes256Gcm, Nonce};
 use hkdf::Hkdf;
@@ -12,8 +14,8 @@ use hmac::{Hmac, Mac as _};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use sha2::Sha256;
+use shared::shared;
 use std::fs;
-use std::path::Path;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -24,14 +26,7 @@ struct Vectors<G> {
 
 /// The file, or nothing where other people's vectors are not beside the repository, said aloud.
 fn vectors<G: DeserializeOwned>(name: &str) -> Option<Vectors<G>> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let found = ["../shared", "../../shared"]
-        .map(|up| here.join(up).join("vectors/wycheproof").join(name))
-        .into_iter()
-        .find(|file| file.exists());
-    if found.is_none() {
-        eprintln!("skipped: no shared/vectors/wycheproof/{name} beside the repository");
-    }
+    let found = shared(&format!("vectors/wycheproof/{name}"));
     Some(serde_json::from_slice(&fs::read(found?).unwrap()).unwrap())
 }
 

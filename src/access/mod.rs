@@ -1,6 +1,6 @@
 //! Who may do what: tokens, roles, and the actor that a token may speak for.
 
-use crate::store::tokens::TokenRow;
+use crate::store::tokens::NewTokenRow;
 use crate::store::{self, Store, StoreError};
 use crate::vault::{self, VaultError};
 use onrecord_core::digest::Hash;
@@ -183,22 +183,15 @@ pub(crate) async fn create(
     request.check()?;
     let id = vault::new_name(ID_CHARS)?;
     let secret = vault::new_name(SECRET_CHARS)?;
-    let row = TokenRow {
-        id: id.clone(),
-        tenant: tenant.clone(),
-        name: request.name.clone(),
-        secret_hash: Hash::of(&[secret.as_bytes()]).0.to_vec(),
-        roles: request
-            .roles
-            .iter()
-            .map(|role| role.as_str().to_owned())
-            .collect(),
-        actor_type: request.actor_type.map(|kind| kind.as_str().to_owned()),
-        actor_id: request.actor_id.clone(),
-        created_at: Timestamp::from_micros(0).ok_or(AccessError::Unauthenticated)?,
+    let row = NewTokenRow {
+        id: &id,
+        tenant,
+        name: &request.name,
+        secret_hash: &Hash::of(&[secret.as_bytes()]).0,
+        roles: request.roles.iter().map(|role| role.as_str()).collect(),
+        actor_type: request.actor_type.map(|kind| kind.as_str()),
+        actor_id: request.actor_id.as_deref(),
         expires_at: request.expires_at,
-        revoked_at: None,
-        live: true,
     };
     store::tokens::insert(tx, &row).await?;
     Ok(NewToken {

@@ -11,7 +11,7 @@ pub mod verification;
 mod writer;
 
 use crate::access::Caller;
-use crate::ledger::{self, LedgerError};
+use crate::ledger;
 use crate::record::{RecordError, Recorder, offload};
 use crate::store::{self, Store, StoreError, Tx};
 use crate::vault::{RunKeys, TenantKeys, VaultError};
@@ -60,25 +60,12 @@ pub enum ExportError {
     /// A file that holds what waits.
     #[error("temporary file: {0}")]
     Spool(#[from] std::io::Error),
-    /// The database's clock.
-    #[error("the database's clock is behind")]
-    Clock,
     /// The work was cut off by a defect.
     #[error("the export was cut off")]
     CutOff,
     /// Nobody reads any more.
     #[error("the reader went away")]
     Gone,
-}
-
-impl From<LedgerError> for ExportError {
-    fn from(error: LedgerError) -> Self {
-        match error {
-            LedgerError::Store(error) => Self::Store(error),
-            LedgerError::Vault(error) => Self::Vault(error),
-            LedgerError::ClockBehind { .. } => Self::Clock,
-        }
-    }
 }
 
 /// What an export is for and what it holds.
@@ -111,7 +98,7 @@ impl Recorder {
         let (sink, pieces) = mpsc::channel(WAITING_PIECES);
         let source = self
             .detached(async move {
-                let keys = recorder.public_keys(&caller.tenant).await?;
+                let keys = recorder.keys(&caller.tenant).await?;
                 let mut tx = recorder.store.snapshot(&caller.tenant).await?;
                 let row = store::runs::find(&mut tx, &run)
                     .await?

@@ -38,7 +38,7 @@ impl Recorder {
         turn: u64,
         payloads: bool,
     ) -> Result<Vec<u8>, RecordError> {
-        let keys = self.public_keys(&caller.tenant).await?;
+        let keys = self.keys(&caller.tenant).await?;
         let mut tx = self.store.snapshot(&caller.tenant).await?;
         let row = store::runs::find(&mut tx, run)
             .await?

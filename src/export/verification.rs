@@ -58,7 +58,7 @@ impl Recorder {
     pub async fn trust(&self, caller: Caller) -> Result<String, RecordError> {
         let recorder = self.clone();
         self.detached(async move {
-            let keys = recorder.public_keys(&caller.tenant).await?;
+            let keys = recorder.keys(&caller.tenant).await?;
             let origin = recorder
                 .store()
                 .origin(&caller.tenant)

@@ -99,9 +99,7 @@ pub(crate) async fn append_frames(
         head: if_match(&headers)?,
         signed,
     };
-    let (limit, idle) = (intake::REQUEST_BYTES, app.body_idle);
-    let (bytes, room) =
-        super::body::read_large(&headers, body, limit, idle, &app.body_memory).await?;
+    let (bytes, room) = super::body::read(&app, &headers, body, intake::REQUEST_BYTES).await?;
     let mut request = offload(bytes.len(), || intake::frame(&bytes))?;
     drop(bytes);
     merge_key(&mut request.key, idempotency_key(&headers)?)?;

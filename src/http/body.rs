@@ -1,5 +1,6 @@
 //! Bodies: bounded in bytes and in patience.
 
+use super::App;
 use super::problem::Problem;
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
@@ -17,36 +18,18 @@ const FREE_BYTES: usize = 1024 * 1024;
 /// How long a body waits for room.
 const ROOM_WAIT: Duration = Duration::from_secs(30);
 
-/// Reads a whole body of at most `limit` bytes, each piece of which may take `idle`.
+/// Reads a whole body of at most `limit` bytes, with the room that it takes until it is recorded.
 pub(crate) async fn read(
+    app: &App,
     headers: &HeaderMap,
     body: Body,
     limit: usize,
-    idle: Duration,
-) -> Result<Vec<u8>, Problem> {
-    let mut chunks = Chunks::new(headers, body, limit, idle)?;
-    let mut bytes = Vec::new();
-    while let Some(chunk) = chunks.next().await? {
-        if bytes.len() + chunk.len() > limit {
-            chunks.drain();
-            return Err(Problem::body_too_large(limit));
-        }
-        bytes.extend_from_slice(&chunk);
-    }
-    Ok(bytes)
-}
-
-/// Reads a whole body as [`read`] does, with the room that it takes until it is recorded.
-pub(crate) async fn read_large(
-    headers: &HeaderMap,
-    body: Body,
-    limit: usize,
-    idle: Duration,
-    memory: &Memory,
 ) -> Result<(Vec<u8>, Room), Problem> {
-    let mut chunks = Chunks::new(headers, body, limit, idle)?;
+    let mut chunks = Chunks::new(headers, body, limit, app.body_idle)?;
     let mut bytes = Vec::new();
-    let mut room = memory.room(length(headers).unwrap_or(limit).min(limit));
+    let mut room = app
+        .body_memory
+        .room(length(headers).unwrap_or(limit).min(limit));
     while let Some(chunk) = chunks.next().await? {
         let length = bytes.len() + chunk.len();
         let fits = if length > limit {

@@ -38,13 +38,7 @@ pub(crate) async fn live() -> Response {
 )]
 pub(crate) async fn ready(State(app): State<App>) -> Result<Response, Problem> {
     let recorder = app.recorder.clone();
-    let checked = app.recorder.detached(async move {
-        recorder.store().ping().await?;
-        for (tenant, _) in recorder.store().tenants().await? {
-            recorder.public_keys(&tenant).await?;
-        }
-        Ok(())
-    });
+    let checked = app.recorder.detached(async move { recorder.ready().await });
     match checked.await {
         Ok(()) => Ok(axum::Json(OK).into_response()),
         Err(error) => {

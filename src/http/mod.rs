@@ -225,10 +225,8 @@ async fn only_problems(response: Response<Body>) -> Response<Body> {
         _ => Problem::internal(),
     };
     let mut answer = problem.into_response();
-    for name in [header::ALLOW] {
-        if let Some(value) = response.headers().get(&name) {
-            answer.headers_mut().insert(name, value.clone());
-        }
+    if let Some(methods) = response.headers().get(header::ALLOW) {
+        answer.headers_mut().insert(header::ALLOW, methods.clone());
     }
     answer
 }

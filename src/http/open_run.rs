@@ -34,9 +34,7 @@ pub(crate) async fn open_run(
     if !has_media(&headers, "application/json") {
         return Err(Problem::media_type("application/json"));
     }
-    let (limit, idle) = (intake::REQUEST_BYTES, app.body_idle);
-    let (bytes, room) =
-        super::body::read_large(&headers, body, limit, idle, &app.body_memory).await?;
+    let (bytes, room) = super::body::read(&app, &headers, body, intake::REQUEST_BYTES).await?;
     let mut request = offload(bytes.len(), || intake::opening(&bytes))?;
     drop(bytes);
     merge_key(&mut request.key, idempotency_key(&headers)?)?;

@@ -413,10 +413,9 @@ impl From<RecordError> for Problem {
                 }
             }
             RecordError::Store(error) => database(error.is_transient(), &error),
-            RecordError::NoKeys(_)
-            | RecordError::NoTenant(_)
-            | RecordError::Vault(_)
-            | RecordError::CutOff => internal(&error),
+            RecordError::NoTenant(_) | RecordError::Vault(_) | RecordError::CutOff => {
+                internal(&error)
+            }
         }
     }
 }

@@ -97,7 +97,7 @@ pub(crate) async fn read_frames(
 pub(crate) async fn read_frame(
     State(app): State<App>,
     Authenticated(caller): Authenticated,
-    RunAnd(run, seq): RunAnd<u64>,
+    RunAnd(run, seq): RunAnd,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let (bytes, hash) = app.recorder.frame(caller, run, seq).await?;

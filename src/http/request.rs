@@ -43,23 +43,20 @@ impl FromRequestParts<App> for RunPath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        RunAnd::<()>::run(parts, app).await.map(Self)
+        let path = path(parts, app).await?;
+        let run = path.iter().find(|(name, _)| name == "run");
+        run.and_then(|(_, run)| run.parse().ok())
+            .map(Self)
+            .ok_or_else(malformed_run)
     }
 }
 
-/// The run in the path and a number behind it.
-pub(crate) struct RunAnd<T>(pub(crate) RunId, pub(crate) T);
-
-impl<T> RunAnd<T> {
-    async fn run(parts: &mut Parts, app: &App) -> Result<RunId, Problem> {
-        let Path(path) =
-            Path::<std::collections::HashMap<String, String>>::from_request_parts(parts, app)
-                .await
-                .map_err(|_| malformed_run())?;
-        path.get("run")
-            .and_then(|run| run.parse().ok())
-            .ok_or_else(malformed_run)
-    }
+/// The members of the path, in its order.
+async fn path(parts: &mut Parts, app: &App) -> Result<Vec<(String, String)>, Problem> {
+    let Path(path) = Path::from_request_parts(parts, app)
+        .await
+        .map_err(|_| malformed_run())?;
+    Ok(path)
 }
 
 fn malformed_run() -> Problem {
@@ -69,14 +66,15 @@ fn malformed_run() -> Problem {
     )
 }
 
-impl FromRequestParts<App> for RunAnd<u64> {
+/// The run in the path and the number behind it.
+pub(crate) struct RunAnd(pub(crate) RunId, pub(crate) u64);
+
+impl FromRequestParts<App> for RunAnd {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        let run = Self::run(parts, app).await?;
-        let Path(path) = Path::<Vec<(String, String)>>::from_request_parts(parts, app)
-            .await
-            .map_err(|_| malformed_run())?;
+        let RunPath(run) = RunPath::from_request_parts(parts, app).await?;
+        let path = path(parts, app).await?;
         let number = path
             .last()
             .and_then(|(_, number)| number.parse().ok())

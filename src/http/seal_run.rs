@@ -93,7 +93,7 @@ pub(crate) async fn seal_run(
     body: Body,
 ) -> Result<Response, Problem> {
     caller.needs(&[Role::Agent, Role::Admin])?;
-    let bytes = super::body::read(&headers, body, SEAL_BYTES, app.body_idle).await?;
+    let (bytes, _) = super::body::read(&app, &headers, body, SEAL_BYTES).await?;
     let request: SealRequest = if bytes.is_empty() {
         SealRequest::default()
     } else {

@@ -48,7 +48,7 @@ pub(crate) async fn create_tenant(
     body: Body,
 ) -> Result<Response, Problem> {
     caller.needs(&[Role::Admin])?;
-    let bytes = super::body::read(&headers, body, BODY_BYTES, app.body_idle).await?;
+    let (bytes, _) = super::body::read(&app, &headers, body, BODY_BYTES).await?;
     let request: NewTenantRequest = onrecord_core::json::typed(&bytes)
         .map_err(|_| Problem::parameter("the body", "{\"name\": \"…\"}"))?;
     if !is_name(&request.name, 200) {

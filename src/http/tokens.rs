@@ -146,7 +146,7 @@ pub(crate) async fn create_token(
     body: Body,
 ) -> Result<Response, Problem> {
     caller.needs(&[Role::Admin])?;
-    let bytes = super::body::read(&headers, body, BODY_BYTES, app.body_idle).await?;
+    let (bytes, _) = super::body::read(&app, &headers, body, BODY_BYTES).await?;
     let request = read_request(&bytes)?;
     let new = app.recorder.create_token(caller.tenant, request).await?;
     let body = NewTokenBody {

@@ -95,7 +95,7 @@ pub(crate) struct TurnQuery {
 pub(crate) async fn prove_turn(
     State(app): State<App>,
     Authenticated(caller): Authenticated,
-    RunAnd(run, turn): RunAnd<u64>,
+    RunAnd(run, turn): RunAnd,
     Query(query): Query<TurnQuery>,
 ) -> Result<Response, Problem> {
     let payloads = match query.payloads.as_deref() {

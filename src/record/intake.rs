@@ -123,11 +123,11 @@ pub struct FrameRequest {
 /// Reads a request to append a frame.
 pub fn frame(bytes: &[u8]) -> Result<FrameRequest, RecordError> {
     let members = json::members(bytes, REQUEST_LIMITS).map_err(|error| json_error("", &error))?;
-    let kind = members
+    let named = members
         .iter()
         .find(|member| member.name == "kind")
         .ok_or_else(|| missing("", "kind"))?;
-    let kind = word("/kind", kind.raw, Kind::from_word)?;
+    let kind = kind("/kind", named.raw)?;
     if kind == Kind::Session {
         return Err(shape("/kind", "a session is opened with POST /v1/runs").into());
     }
@@ -182,10 +182,26 @@ fn read_frame(members: &[Member<'_>], at: &str, kind: Kind) -> Result<FrameReque
             _ => return Err(unknown(&here, &member.name)),
         }
     }
+    check_turn(&format!("{at}/turn"), kind, request.turn)?;
     if kind == Kind::Outcome {
         outcome(&format!("{at}/body"), &request.body)?;
     }
     Ok(request)
+}
+
+/// A turn that is asked for in vain is said so, rather than left out of account.
+fn check_turn(at: &str, kind: Kind, choice: TurnChoice) -> Result<(), IntakeError> {
+    match (kind, choice) {
+        (Kind::SessionEnd, TurnChoice::Number(_)) => Err(shape(
+            at,
+            "a session_end belongs to no turn; leave `turn` out",
+        )),
+        (Kind::Turn | Kind::TurnEnd, TurnChoice::RunLevel) => Err(shape(
+            at,
+            "a turn and its end are no run-level frames; leave `turn` out",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The one member of a body that the format asks of a writer.
@@ -195,18 +211,16 @@ fn outcome(at: &str, body: &[u8]) -> Result<(), IntakeError> {
         #[serde(rename = "status")]
         _status: frame::Status,
     }
-    serde_json::from_slice::<Shape>(body)
-        .map(|_| ())
-        .map_err(|_| {
-            let words: Vec<&str> = frame::Status::ALL
-                .iter()
-                .map(|status| status.as_str())
-                .collect();
-            shape(
-                &format!("{at}/status"),
-                &format!("one of {}", words.join(", ")),
-            )
-        })
+    json::typed::<Shape>(body).map(|_| ()).map_err(|_| {
+        let words: Vec<&str> = frame::Status::ALL
+            .iter()
+            .map(|status| status.as_str())
+            .collect();
+        shape(
+            &format!("{at}/status"),
+            &format!("one of {}", words.join(", ")),
+        )
+    })
 }
 
 /// Checks a writer's key.
@@ -443,14 +457,12 @@ fn text(at: &str, raw: &[u8]) -> Result<String, IntakeError> {
     json::string(raw).map_err(|error| json_error(at, &error))
 }
 
-fn word<T>(at: &str, raw: &[u8], of: impl Fn(&str) -> Option<T>) -> Result<T, IntakeError> {
+fn kind(at: &str, raw: &[u8]) -> Result<Kind, IntakeError> {
     let word = text(at, raw)?;
-    let known = Kind::ALL
-        .iter()
-        .map(|kind| kind.as_str())
-        .collect::<Vec<_>>()
-        .join(", ");
-    of(&word).ok_or_else(|| shape(at, &format!("one of {known}")))
+    Kind::from_word(&word).ok_or_else(|| {
+        let known: Vec<&str> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
+        shape(at, &format!("one of {}", known.join(", ")))
+    })
 }
 
 fn typed<'a, T: Deserialize<'a>>(

@@ -130,9 +130,6 @@ pub enum RecordError {
         /// By how much.
         behind_ms: i64,
     },
-    /// The keys of the run are gone.
-    #[error("the keys of run {0} are not there")]
-    NoKeys(RunId),
     /// No such tenant, though a token is of it.
     #[error("tenant {0} is not there")]
     NoTenant(TenantId),
@@ -196,6 +193,15 @@ impl Recorder {
     pub async fn drain(&self) {
         self.tasks.close();
         self.tasks.wait().await;
+    }
+
+    /// Whether the database answers and the keys of every tenant are there.
+    pub async fn ready(&self) -> Result<(), RecordError> {
+        self.store.ping().await?;
+        for (tenant, _) in self.store.tenants().await? {
+            self.keys(&tenant).await?;
+        }
+        Ok(())
     }
 
     /// The keys of a tenant.

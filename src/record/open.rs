@@ -8,7 +8,7 @@ use super::{RecordError, Recorder};
 use crate::access::{self, Caller, NewToken, TokenRequest};
 use crate::ledger;
 use crate::store;
-use crate::vault::{self, TenantKeys};
+use crate::vault;
 use onrecord_core::chain::Chain;
 use onrecord_core::digest::Hash;
 use onrecord_core::frame::{Draft, Link, SUITE};
@@ -18,7 +18,6 @@ use onrecord_core::limits;
 use onrecord_core::statement::{
     FRAMES_SUBJECT, Key, KeyAction, KeyRole, Predicate, RunOpen, State,
 };
-use std::sync::Arc;
 
 /// Members of a session's body that the store writes.
 const STORE_MEMBERS: [&str; 4] = ["ledger", "nonce", "run_no", "suite"];
@@ -160,11 +159,6 @@ impl Recorder {
             result: None,
             signed: None,
         })
-    }
-
-    /// The keys of a tenant, public halves only: what a trust file is made of.
-    pub async fn public_keys(&self, tenant: &TenantId) -> Result<Arc<TenantKeys>, RecordError> {
-        self.keys(tenant).await
     }
 }
 

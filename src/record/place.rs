@@ -414,7 +414,7 @@ impl Batch {
                     asked: chain.turns(),
                     open: None,
                 }),
-                (TurnChoice::RunLevel, _) if kind != Kind::TurnEnd => Ok(None),
+                (TurnChoice::RunLevel, _) => Ok(None),
                 (_, open) => Ok(open),
             },
         }

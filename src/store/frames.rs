@@ -35,14 +35,13 @@ pub(crate) async fn insert(
     run: &RunId,
     frames: &[NewFrame],
 ) -> Result<(), StoreError> {
-    let column = |read: fn(&NewFrame) -> i64| frames.iter().map(read).collect::<Vec<i64>>();
     sqlx::query(
         "insert into frames (run, tenant, seq, kind, turn, key, at, hash, answers, request_mac, bytes)
          select $1, $2, * from unnest($3::bigint[], $4::text[], $5::bigint[], $6::text[], $7::timestamptz[], $8::bytea[], $9::bigint[], $10::bytea[], $11::bytea[])",
     )
     .bind(run.as_str())
     .bind(tenant.as_str())
-    .bind(column(|frame| signed(frame.seq)))
+    .bind(frames.iter().map(|frame| signed(frame.seq)).collect::<Vec<_>>())
     .bind(frames.iter().map(|frame| frame.kind).collect::<Vec<_>>())
     .bind(frames.iter().map(|frame| frame.turn.map(signed)).collect::<Vec<_>>())
     .bind(frames.iter().map(|frame| frame.key.as_str()).collect::<Vec<_>>())

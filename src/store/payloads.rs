@@ -88,6 +88,14 @@ fn read_key(row: &sqlx::postgres::PgRow) -> Result<PayloadKey, StoreError> {
     })
 }
 
+fn read_stored(row: &sqlx::postgres::PgRow) -> Result<StoredPayload, StoreError> {
+    Ok(StoredPayload {
+        key: read_key(row)?,
+        media: row.try_get("media")?,
+        ciphertext: row.try_get("ciphertext")?,
+    })
+}
+
 /// Payloads of the frames below a size, after a commitment, in the order of their commitments: at most
 /// 64 of them and, but for one alone, 16 MiB.
 pub(crate) async fn page(
@@ -110,15 +118,7 @@ pub(crate) async fn page(
     .bind(signed(size))
     .fetch_all(&mut **tx)
     .await?;
-    rows.iter()
-        .map(|row| {
-            Ok(StoredPayload {
-                key: read_key(row)?,
-                media: row.try_get("media")?,
-                ciphertext: row.try_get("ciphertext")?,
-            })
-        })
-        .collect()
+    rows.iter().map(read_stored).collect()
 }
 
 /// One payload.
@@ -132,12 +132,5 @@ pub(crate) async fn one(
         .bind(&commit.0[..])
         .fetch_optional(&mut **tx)
         .await?;
-    row.map(|row| {
-        Ok(StoredPayload {
-            key: read_key(&row)?,
-            media: row.try_get("media")?,
-            ciphertext: row.try_get("ciphertext")?,
-        })
-    })
-    .transpose()
+    row.map(|row| read_stored(&row)).transpose()
 }

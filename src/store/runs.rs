@@ -174,8 +174,8 @@ pub(crate) async fn keys(tx: &mut Tx, run: &RunId) -> Result<Vec<WrappedRunKey>,
         .collect()
 }
 
-/// Writes the head, from `before` to what the chain is now; false where somebody else moved it, which
-/// the lock rules out and the compare-and-swap would show.
+/// Writes the head, from `before` to what the chain is now. A contradiction where somebody else moved it,
+/// which the lock rules out and the compare-and-swap would show.
 pub(crate) async fn update_head(
     tx: &mut Tx,
     before: &Hash,

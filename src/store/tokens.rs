@@ -86,19 +86,31 @@ impl Store {
     }
 }
 
+/// A token to add.
+pub(crate) struct NewTokenRow<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) tenant: &'a TenantId,
+    pub(crate) name: &'a str,
+    pub(crate) secret_hash: &'a [u8],
+    pub(crate) roles: Vec<&'static str>,
+    pub(crate) actor_type: Option<&'static str>,
+    pub(crate) actor_id: Option<&'a str>,
+    pub(crate) expires_at: Option<Timestamp>,
+}
+
 /// Adds a token.
-pub(crate) async fn insert(tx: &mut Tx, token: &TokenRow) -> Result<(), StoreError> {
+pub(crate) async fn insert(tx: &mut Tx, token: &NewTokenRow<'_>) -> Result<(), StoreError> {
     sqlx::query(
         "insert into tokens (id, tenant, name, secret_hash, roles, actor_type, actor_id, expires_at)
          values ($1, $2, $3, $4, $5, $6, $7, $8)",
     )
-    .bind(&token.id)
+    .bind(token.id)
     .bind(token.tenant.as_str())
-    .bind(&token.name)
-    .bind(&token.secret_hash)
+    .bind(token.name)
+    .bind(token.secret_hash)
     .bind(&token.roles)
-    .bind(&token.actor_type)
-    .bind(&token.actor_id)
+    .bind(token.actor_type)
+    .bind(token.actor_id)
     .bind(token.expires_at.map(Time))
     .execute(&mut **tx)
     .await?;

@@ -83,3 +83,11 @@ async fn a_download_is_whole_or_not_there() {
     let names = std::fs::read_dir(folder.path()).unwrap().count();
     assert_eq!(names, 1, "neither the file nor a temporary one is left");
 }
+
+#[tokio::test]
+async fn a_batch_that_the_server_ended_early_is_an_error_with_its_cause() {
+    let (_fake, client) = fake::start().await;
+    let lines = bytes::Bytes::from_static(b"{}\n{}\n");
+    let error = client.post_lines("/stopped", lines).await.unwrap_err();
+    assert_eq!(error.code(), Some("body_timeout"), "{error}");
+}

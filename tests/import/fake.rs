@@ -43,6 +43,7 @@ pub async fn start() -> (Arc<Fake>, Client) {
         .route("/v1/runs/{run}", get(show))
         .route("/v1/runs/{run}/frames", post(append))
         .route("/v1/runs/{run}/seal", post(seal))
+        .route("/stopped", post(stopped))
         .route("/bytes", get(|| async { "some bytes" }))
         .route(
             "/foreign",
@@ -191,6 +192,16 @@ async fn append(State(fake): Shared, Path(id): Path<String>, body: Bytes) -> Res
         .into_iter()
         .map(|line| Ok::<_, std::io::Error>(Bytes::from(format!("{line}\n"))));
     Body::from_stream(futures_util::stream::iter(chunks)).into_response()
+}
+
+/// A batch that the server ends before its last line, as it does when the body breaks a limit.
+async fn stopped() -> String {
+    let line = json!({"status": 201, "seq": 1, "hash": "00"});
+    let problem = json!({"type": "", "title": "Too slow", "status": 408, "code": "body_timeout", "detail": "The body stood still."});
+    format!(
+        "{line}\n{}\n",
+        json!({"done": 1, "failed": 0, "problem": problem})
+    )
 }
 
 async fn seal(State(fake): Shared, Path(id): Path<String>) -> Response {

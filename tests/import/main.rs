@@ -11,6 +11,8 @@ mod client;
 mod fake;
 mod mapping;
 mod posting;
+#[path = "../shared/mod.rs"]
+mod shared;
 mod torn;
 
 use std::path::{Path, PathBuf};
@@ -23,22 +25,6 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 const SESSION: &str = "claude/5f0c9a52-6d1e-4b7a-9c35-0e8d2a4b6c01.jsonl";
-
-/// Files of other people, where the folder beside the project exists.
-fn shared(folder: &str) -> Option<PathBuf> {
-    let found = ["../shared", "../../shared", "../../../shared"]
-        .into_iter()
-        .map(|shared| {
-            Path::new(env!("CARGO_MANIFEST_DIR"))
-                .join(shared)
-                .join(folder)
-        })
-        .find(|path| path.exists());
-    if found.is_none() {
-        eprintln!("skipped: shared/{folder} is not there");
-    }
-    found
-}
 
 /// The files below a folder that end so, in order.
 fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {

@@ -12,7 +12,8 @@ use onrecord_core::frame::{Kind, Rel};
 use onrecord_core::json::{Limits, canonicalize};
 use serde_json::{Value, json};
 
-use crate::{SESSION, files, fixture, shared};
+use crate::shared::shared;
+use crate::{SESSION, files, fixture};
 
 /// Everything that a reader answers about a file.
 pub struct Read {

@@ -9,7 +9,7 @@ use onrecord::import::payload::Content;
 use serde_json::Value;
 
 use crate::mapping::{Read, read};
-use crate::shared;
+use crate::shared::shared;
 
 const PROMPT: &[u8] =
     br#"{"type":"user","uuid":"u1","sessionId":"s","message":{"role":"user","content":"hi"}}"#;

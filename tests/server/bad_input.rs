@@ -533,6 +533,21 @@ async fn members_that_are_none_or_not_the_writers() {
             "/turn",
         ),
         (
+            r#"{"kind":"turn","turn":null}"#,
+            "malformed_member",
+            "/turn",
+        ),
+        (
+            r#"{"kind":"turn_end","turn":null}"#,
+            "malformed_member",
+            "/turn",
+        ),
+        (
+            r#"{"kind":"session_end","turn":1}"#,
+            "malformed_member",
+            "/turn",
+        ),
+        (
             r#"{"kind":"observation","occurred_at":"yesterday"}"#,
             "malformed_member",
             "/occurred_at",

@@ -1,25 +1,11 @@
 //! Collected cases of what goes wrong elsewhere, where their folder is there.
 
+use crate::shared::shared;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
 
 /// The input of a case; none where the cases are not there, which is said.
 pub fn input(id: &str) -> Option<Value> {
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folders = ["..", "../..", "../../..", "../../../.."];
-    let found = folders
-        .iter()
-        .map(|up| {
-            manifest
-                .join(up)
-                .join("shared/cases")
-                .join(format!("{id}.json"))
-        })
-        .find(|path: &PathBuf| path.exists());
-    let Some(path) = found else {
-        eprintln!("skipped: case {id}, ../shared/cases is not here");
-        return None;
-    };
+    let path = shared(&format!("cases/{id}.json"))?;
     let text = std::fs::read(path).expect("the case");
     let case: Value = serde_json::from_slice(&text).expect("JSON");
     Some(case["input"].clone())

@@ -18,5 +18,7 @@ mod harness;
 mod idempotency;
 mod log;
 mod running;
+#[path = "../shared/mod.rs"]
+mod shared;
 mod story;
 mod stream;

@@ -111,10 +111,9 @@ impl Seen {
 }
 
 /// The turn that is open.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpenTurn {
-    /// Its number.
-    pub number: u64,
+#[derive(Clone)]
+struct OpenTurn {
+    number: u64,
     frames: Frontier,
 }
 

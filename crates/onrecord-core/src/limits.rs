@@ -18,5 +18,5 @@ pub const MEDIA_CHARS: usize = 127;
 pub const NAME_CHARS: usize = 64;
 /// Characters of an actor's id.
 pub const ACTOR_CHARS: usize = 200;
-/// Payloads of one frame.
+/// Payloads of one frame that a store takes; a reader has no such limit.
 pub const PAYLOADS: usize = 64;

@@ -5,6 +5,9 @@
     reason = "helpers of tests fail as tests do"
 )]
 
+#[path = "../../../tests/shared/mod.rs"]
+mod shared;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use onrecord_core::digest::{Hash, leaf_hash};
@@ -14,8 +17,9 @@ use onrecord_core::note::{
     cosigned_message,
 };
 use serde::Deserialize;
+use shared::shared;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 #[test]
 fn checkpoints_come_back_and_others_are_refused() {
@@ -263,19 +267,6 @@ fn member<'a>(mut archive: &'a [u8], name: &str) -> &'a [u8] {
     }
 }
 
-/// A folder of other people's vectors beside the repository; none there is said aloud.
-fn shared(name: &str) -> Option<PathBuf> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let found = ["../../../shared", "../../../../shared"]
-        .map(|up| here.join(up).join("vectors").join(name))
-        .into_iter()
-        .find(|folder| folder.exists());
-    if found.is_none() {
-        eprintln!("skipped: no shared/vectors/{name} beside the repository");
-    }
-    found
-}
-
 #[derive(Deserialize)]
 struct Cases {
     cases: Vec<Case>,
@@ -290,7 +281,7 @@ struct Case {
 
 #[test]
 fn foreign_checkpoints() {
-    let Some(folder) = shared("signed-note") else {
+    let Some(folder) = shared("vectors/signed-note") else {
         return;
     };
     let file = fs::read(folder.join("checkpoints.json")).unwrap();
@@ -319,7 +310,7 @@ struct Cosigned {
 
 #[test]
 fn a_foreign_cosignature() {
-    let Some(folder) = shared("signed-note") else {
+    let Some(folder) = shared("vectors/signed-note") else {
         return;
     };
     let file = fs::read(folder.join("cosignature.json")).unwrap();

@@ -5,12 +5,15 @@
     reason = "helpers of tests fail as tests do"
 )]
 
+#[path = "../../../tests/shared/mod.rs"]
+mod shared;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use onrecord_core::statement::{Signed, pae};
 use serde::Deserialize;
+use shared::shared;
 use std::fs;
-use std::path::{Path, PathBuf};
 
 #[derive(Deserialize)]
 struct Vectors {
@@ -25,26 +28,13 @@ struct Case {
     pae_b64: String,
 }
 
-/// A folder of other people's vectors beside the repository; none there is said aloud.
-fn shared(name: &str) -> Option<PathBuf> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let found = ["../../../shared", "../../../../shared"]
-        .map(|up| here.join(up).join("vectors").join(name))
-        .into_iter()
-        .find(|folder| folder.exists());
-    if found.is_none() {
-        eprintln!("skipped: no shared/vectors/{name} beside the repository");
-    }
-    found
-}
-
 #[test]
 fn the_bytes_that_are_signed() {
     assert_eq!(
         pae("http://example.com/HelloWorld", b"hello world"),
         b"DSSEv1 29 http://example.com/HelloWorld 11 hello world"
     );
-    let Some(folder) = shared("in-toto-dsse") else {
+    let Some(folder) = shared("vectors/in-toto-dsse") else {
         return;
     };
     let file = fs::read(folder.join("dsse-pae.json")).unwrap();
@@ -64,7 +54,7 @@ fn the_bytes_that_are_signed() {
 
 #[test]
 fn foreign_envelopes_are_refused() {
-    let Some(folder) = shared("in-toto-dsse") else {
+    let Some(folder) = shared("vectors/in-toto-dsse") else {
         return;
     };
     let (mut folders, mut refused) = (vec![folder], 0);

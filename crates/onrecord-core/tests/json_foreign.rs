@@ -1,29 +1,17 @@
 //! Other people's vectors of JSON and RFC 8785. They live beside the project and are skipped aloud where they are absent.
 #![expect(clippy::unwrap_used, reason = "a test stops where it fails")]
 
+#[path = "../../../tests/shared/mod.rs"]
+mod shared;
+
 use onrecord_core::json::{
     Limits, Reason, canonicalize, check_canonical, elements, members, string, to_canonical,
     write_string,
 };
 use serde_json::Value;
+use shared::shared;
 use std::fs;
-use std::path::{Path, PathBuf};
-
-/// The folder of these vectors, if the machine has it.
-fn shared(name: &str) -> Option<PathBuf> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let found = (1..=4)
-        .map(|up| {
-            here.join("../".repeat(up))
-                .join("shared/vectors")
-                .join(name)
-        })
-        .find(|folder| folder.is_dir());
-    if found.is_none() {
-        eprintln!("skipped: {name}, no shared/vectors beside the project");
-    }
-    found
-}
+use std::path::Path;
 
 fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<_> = fs::read_dir(folder)
@@ -46,7 +34,7 @@ fn number(spelling: &str) -> Result<Vec<u8>, Reason> {
 
 #[test]
 fn cyberphone_pairs() {
-    let Some(folder) = shared("rfc8785-cyberphone") else {
+    let Some(folder) = shared("vectors/rfc8785-cyberphone") else {
         return;
     };
     for (name, input) in files(&folder.join("input")) {
@@ -88,7 +76,7 @@ fn double_is(bits: &str, expected: &str) {
 
 #[test]
 fn numbers_of_rfc_8785() {
-    let Some(folder) = shared("rfc8785-numbers") else {
+    let Some(folder) = shared("vectors/rfc8785-numbers") else {
         return;
     };
     for name in ["es6testfile1000.txt", "es6testfile10k.txt"] {
@@ -143,7 +131,7 @@ const BEYOND_I_JSON: [&str; 15] = [
 
 #[test]
 fn json_test_suite() {
-    let Some(folder) = shared("JSONTestSuite") else {
+    let Some(folder) = shared("vectors/JSONTestSuite") else {
         return;
     };
     let mut refused = Vec::new();
@@ -181,7 +169,7 @@ fn json_test_suite() {
 
 #[test]
 fn naughty_strings_survive() {
-    let Some(folder) = shared("naughty-strings") else {
+    let Some(folder) = shared("vectors/naughty-strings") else {
         return;
     };
     let list = fs::read(folder.join("blns.json")).unwrap();

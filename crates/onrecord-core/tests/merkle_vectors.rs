@@ -5,6 +5,9 @@
     reason = "helpers of tests fail as tests do"
 )]
 
+#[path = "../../../tests/shared/mod.rs"]
+mod shared;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use onrecord_core::digest::{Hash, leaf_hash};
@@ -12,6 +15,7 @@ use onrecord_core::merkle::{
     BadProof, consistency_path, inclusion_path, root_of, verify_consistency, verify_inclusion,
 };
 use serde::Deserialize;
+use shared::shared;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fs;
@@ -171,19 +175,6 @@ fn vectors() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors/merkle")
 }
 
-/// A folder of other people's vectors beside the repository; none there is said aloud.
-fn shared(name: &str) -> Option<PathBuf> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let found = ["../../../shared", "../../../../shared"]
-        .map(|up| here.join(up).join("vectors").join(name))
-        .into_iter()
-        .find(|folder| folder.exists());
-    if found.is_none() {
-        eprintln!("skipped: no shared/vectors/{name} beside the repository");
-    }
-    found
-}
-
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Foreign {
@@ -232,7 +223,7 @@ impl Foreign {
 
 #[test]
 fn foreign_proofs() {
-    let Some(folder) = shared("rfc6962-merkle-proofs") else {
+    let Some(folder) = shared("vectors/rfc6962-merkle-proofs") else {
         return;
     };
     let (mut folders, mut accepted, mut refused, mut unreadable) = (
@@ -291,7 +282,7 @@ struct ReferenceConsistency {
 
 #[test]
 fn the_reference_tree_of_eight_leaves() {
-    let Some(folder) = shared("rfc6962-reference-tree") else {
+    let Some(folder) = shared("vectors/rfc6962-reference-tree") else {
         return;
     };
     let reference: ReferenceTree =

@@ -5,6 +5,9 @@
     reason = "helpers of tests fail as tests do"
 )]
 
+#[path = "../../../tests/shared/mod.rs"]
+mod shared;
+
 use onrecord_core::digest::leaf_hash;
 use onrecord_core::merkle::root_of;
 use onrecord_core::note::{
@@ -12,8 +15,8 @@ use onrecord_core::note::{
     read_hashes, write_entry,
 };
 use proptest::prelude::*;
+use shared::shared;
 use std::fs;
-use std::path::Path;
 
 #[test]
 fn names_come_back_and_others_are_refused() {
@@ -208,13 +211,7 @@ proptest! {
 /// A log that Tessera wrote: every checkpoint is the root over tile and entries of its size.
 #[test]
 fn a_foreign_log() {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let found = ["../../../shared", "../../../../shared"]
-        .map(|up| here.join(up).join("vectors/tlog-tiles-tessera"))
-        .into_iter()
-        .find(|folder| folder.exists());
-    let Some(folder) = found else {
-        eprintln!("skipped: no shared/vectors/tlog-tiles-tessera beside the repository");
+    let Some(folder) = shared("vectors/tlog-tiles-tessera") else {
         return;
     };
     for size in 0..=15 {

@@ -149,7 +149,7 @@ impl Lines {
         if let Err(error) = json::check_canonical(bytes, limits) {
             return fail(Code::Malformed, error.to_string());
         }
-        let line: LedgerLine = match onrecord_core::json::typed(bytes) {
+        let line: LedgerLine = match json::typed(bytes) {
             Ok(line) => line,
             Err(error) => return fail(Code::Malformed, error.to_string()),
         };
@@ -387,7 +387,7 @@ impl Lines {
         said: &RunHead,
         index: u64,
     ) -> Verdict {
-        let sealed = context.seal.and_then(|seal| seal.proven.as_ref());
+        let sealed = context.proven();
         if sealed.is_some_and(|proven| proven.index < index) {
             return fail(
                 Code::LedgerOrder,

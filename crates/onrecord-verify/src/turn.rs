@@ -61,7 +61,7 @@ fn parse(input: impl Read) -> Result<TurnProof, String> {
     };
     json::check_canonical(&bytes, limits).map_err(|error| format!("no turn proof: {error}"))?;
     let proof: TurnProof =
-        onrecord_core::json::typed(&bytes).map_err(|error| format!("no turn proof: {error}"))?;
+        json::typed(&bytes).map_err(|error| format!("no turn proof: {error}"))?;
     if proof.onrecord != TURN_PROOF {
         return Err(format!(
             "the input is {:?}, expected {TURN_PROOF:?}",

@@ -5,10 +5,14 @@
     reason = "helpers of tests fail as tests do"
 )]
 
+#[path = "../../../tests/shared/mod.rs"]
+mod shared;
+
 use ed25519_dalek::{Signature, VerifyingKey};
 use serde::Deserialize;
+use shared::shared;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 fn accepted(public: &str, message: &[u8], signature: &str) -> bool {
     let Ok(public) = <[u8; 32]>::try_from(unhex(public)) else {
@@ -29,18 +33,6 @@ fn unhex(text: &str) -> Vec<u8> {
 
 fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-/// A folder of other people's vectors beside the repository; none there is said aloud.
-fn shared(name: &str) -> Option<PathBuf> {
-    let found = ["../../../shared", "../../../../shared"]
-        .map(|up| here().join(up).join("vectors").join(name))
-        .into_iter()
-        .find(|folder| folder.exists());
-    if found.is_none() {
-        eprintln!("skipped: no shared/vectors/{name} beside the repository");
-    }
-    found
 }
 
 #[derive(Deserialize)]
@@ -78,7 +70,7 @@ struct Speccheck {
 /// As the paper's table says of "Dalek strict": only case 3.
 #[test]
 fn speccheck() {
-    let Some(folder) = shared("ed25519-speccheck") else {
+    let Some(folder) = shared("vectors/ed25519-speccheck") else {
         return;
     };
     strict(&folder.join("strict.json"));
@@ -104,7 +96,7 @@ struct Cctv {
 /// A component of low order beside one of full order cannot be refused by looking at the points.
 #[test]
 fn cctv() {
-    let Some(folder) = shared("ed25519-cctv") else {
+    let Some(folder) = shared("vectors/ed25519-cctv") else {
         return;
     };
     let file = fs::read(folder.join("ed25519vectors.json")).unwrap();
@@ -154,7 +146,7 @@ struct Test {
 
 #[test]
 fn wycheproof() {
-    let Some(folder) = shared("wycheproof") else {
+    let Some(folder) = shared("vectors/wycheproof") else {
         return;
     };
     let file = fs::read(folder.join("ed25519_test.json")).unwrap();

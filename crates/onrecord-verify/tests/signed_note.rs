@@ -5,6 +5,9 @@
     reason = "helpers of tests fail as tests do"
 )]
 
+#[path = "../../../tests/shared/mod.rs"]
+mod shared;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
@@ -12,9 +15,10 @@ use onrecord_core::note::{
     BadNote, Checkpoint, Cosignature, Note, SignatureType, TlogProof, VerifierKey, cosigned_message,
 };
 use serde::Deserialize;
+use shared::shared;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// How many signatures of the key are true and how many false.
 fn count(note: &Note, key: &VerifierKey) -> (usize, usize) {
@@ -56,18 +60,6 @@ fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A folder of other people's vectors beside the repository; none there is said aloud.
-fn shared(name: &str) -> Option<PathBuf> {
-    let found = ["../../../shared", "../../../../shared"]
-        .map(|up| here().join(up).join("vectors").join(name))
-        .into_iter()
-        .find(|folder| folder.exists());
-    if found.is_none() {
-        eprintln!("skipped: no shared/vectors/{name} beside the repository");
-    }
-    found
-}
-
 #[derive(Deserialize)]
 struct Notes {
     test_signing_key: String,
@@ -86,7 +78,7 @@ struct Case {
 
 #[test]
 fn foreign_notes() {
-    let Some(folder) = shared("signed-note") else {
+    let Some(folder) = shared("vectors/signed-note") else {
         return;
     };
     let file = fs::read(folder.join("notes.json")).unwrap();
@@ -144,7 +136,7 @@ struct Keys {
 /// Each checkpoint of Tessera's log verifies, and we would have written the same bytes.
 #[test]
 fn a_foreign_log() {
-    let Some(folder) = shared("tlog-tiles-tessera") else {
+    let Some(folder) = shared("vectors/tlog-tiles-tessera") else {
         return;
     };
     let keys: Keys = serde_json::from_slice(&fs::read(folder.join("KEYS.json")).unwrap()).unwrap();

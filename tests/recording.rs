@@ -1,4 +1,4 @@
-//! What a review found: keys and sameness, who may write what, and texts that could not be signed.
+//! Recording: keys and sameness, who may write what, and texts that could not be signed.
 #![cfg(test)]
 
 mod harness;
