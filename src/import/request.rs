@@ -9,7 +9,7 @@ use super::text;
 
 /// Bytes of all payloads of one frame of an import; what is over goes into a continuation frame.
 pub const FRAME_PAYLOAD_BYTES: usize = 12 * 1024 * 1024;
-/// Payloads of one frame of an import; the format allows 64.
+/// Payloads of one frame of an import; the server takes 64.
 pub const FRAME_PAYLOADS: usize = 48;
 /// Characters of a string that a body may carry. Longer ones are content and belong in a payload.
 pub const LABEL_CHARS: usize = 200;
