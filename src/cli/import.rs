@@ -21,7 +21,7 @@ const NOTICES: usize = 20;
 /// Arguments of `onrecord import`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ImportArgs {
-    /// Format of the files: `auto`, `claude-code` or `swe-agent`
+    /// Format of the files, or `auto` to tell it by their content
     #[arg(value_parser = parse_format, value_name = "FORMAT")]
     pub format: Choice,
     /// Files to import; the subagents beside a Claude Code session come along
@@ -171,8 +171,8 @@ pub async fn import(
     mut tell: impl FnMut(Done),
 ) {
     let mut files = args.files.clone();
-    // A subagent's run points to its session's, which has to be there first.
-    files.sort_by_key(|file| crate::import::claude::is_subagent_file(file));
+    // A child's run points to its parent's, which has to be there first.
+    files.sort_by_key(|file| crate::import::child::is_child_file(file));
     let mut walk = walk::Walk::new(client, args, screen);
     for file in &files {
         if !walk.knows(file) {

@@ -4,14 +4,41 @@
 //! post. It does no network of its own; `cli/import.rs` posts what comes out, like any agent.
 //! Equal files give equal requests, so that an import can be repeated: keys come from the place of
 //! a record in its file, never from the clock or from chance.
+//!
+//! A format is a module with two functions: `fits` tells by a [`Sample`] whether a file is one of its
+//! own, `open` gives a [`Transcript`]. Files of lines are read by [`jsonl`], files of one JSON value by
+//! [`document`]; what they have in common as conversations is in [`conversation`].
 
+pub mod child;
 pub mod claude;
+pub mod conversation;
+pub mod document;
+mod format;
+pub mod jsonl;
 pub mod lines;
 pub mod payload;
 pub mod record;
 pub mod request;
+pub mod sample;
 pub mod swe;
 pub mod text;
+
+mod antigravity;
+mod chat;
+mod codex;
+mod codex_exec;
+mod copilot;
+mod cursor;
+mod droid;
+mod gemini;
+mod grok;
+mod inspect;
+mod langfuse;
+mod mini_swe;
+mod opencode;
+mod openhands;
+
+pub use format::Format;
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -21,32 +48,11 @@ use serde_json::{Map, Value};
 
 use payload::Payload;
 use request::FrameRequest;
+use sample::Sample;
 
 /// Name and version of the mapping, in every `session` frame. It changes when the same file gives
 /// other requests than before, and with nothing else.
 pub const MAPPING: &str = "onrecord-import/1";
-
-/// A format that can be imported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
-    /// A session of Claude Code: JSON lines.
-    ClaudeCode,
-    /// A trajectory of SWE-agent: one JSON object.
-    SweAgent,
-}
-
-impl Format {
-    /// Every format, in the order in which detection tries them.
-    pub const ALL: [Self; 2] = [Self::ClaudeCode, Self::SweAgent];
-
-    /// The name on the command line and in `session` frames.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ClaudeCode => "claude-code",
-            Self::SweAgent => "swe-agent",
-        }
-    }
-}
 
 /// A file that cannot be imported.
 #[derive(Debug, thiserror::Error)]
@@ -123,11 +129,13 @@ pub enum Event {
         /// The frame.
         frame: FrameRequest,
     },
-    /// The transcript names a subagent here, whose own file may stand beside this one.
-    Subagent {
-        /// The subagent's id.
+    /// The session of a child (a subagent) has a file of its own beside this one.
+    Child {
+        /// The child's id.
         agent: String,
-        /// The key of the call that started it.
+        /// Its file.
+        file: PathBuf,
+        /// The key of the call that started it, where the transcript tells it.
         call: Option<String>,
     },
     /// Tell the person who imports.
@@ -147,12 +155,25 @@ pub struct Tally {
     pub left_out_bytes: u64,
 }
 
-/// Reads one file.
-pub enum Reader {
-    /// A Claude Code session.
-    Claude(Box<claude::ClaudeReader>),
-    /// A SWE-agent trajectory.
-    Swe(Box<swe::SweReader>),
+/// A file being read, a record at a time.
+pub trait Transcript: Send {
+    /// Reads the next record and adds its events. `false` at the end of the file.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    fn step(&mut self, events: &mut Vec<Event>) -> Result<bool, ImportError>;
+
+    /// What was counted so far.
+    fn tally(&self) -> Tally;
+
+    /// How far the reading is: records' bytes done, and bytes in all.
+    fn progress(&self) -> (u64, u64);
+}
+
+/// Reads one file of any format.
+pub struct Reader {
+    format: Format,
+    transcript: Box<dyn Transcript>,
 }
 
 impl Reader {
@@ -170,39 +191,31 @@ impl Reader {
             Some(format) => format,
             None => detect(path)?,
         };
-        Ok(match format {
-            Format::ClaudeCode => {
-                Self::Claude(Box::new(claude::ClaudeReader::open(path, session)?))
-            }
-            Format::SweAgent => Self::Swe(Box::new(swe::SweReader::open(path, session)?)),
-        })
+        let transcript = format.open(path, session)?;
+        Ok(Self { format, transcript })
     }
 
-    /// Reads the next record and adds its events. `false` at the end of the file.
+    /// The file's format.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// See [`Transcript::step`].
     ///
     /// # Errors
     /// The file cannot be read.
     pub fn step(&mut self, events: &mut Vec<Event>) -> Result<bool, ImportError> {
-        match self {
-            Self::Claude(reader) => reader.step(events),
-            Self::Swe(reader) => Ok(reader.step(events)),
-        }
+        self.transcript.step(events)
     }
 
-    /// What was counted so far.
+    /// See [`Transcript::tally`].
     pub fn tally(&self) -> Tally {
-        match self {
-            Self::Claude(reader) => reader.tally(),
-            Self::Swe(reader) => reader.tally(),
-        }
+        self.transcript.tally()
     }
 
-    /// How far the reading is: records' bytes done, and bytes in all.
+    /// See [`Transcript::progress`].
     pub fn progress(&self) -> (u64, u64) {
-        match self {
-            Self::Claude(reader) => reader.progress(),
-            Self::Swe(reader) => reader.progress(),
-        }
+        self.transcript.progress()
     }
 }
 
@@ -211,16 +224,66 @@ impl Reader {
 /// # Errors
 /// The file cannot be read, or is none of [`Format::ALL`].
 pub fn detect(path: &Path) -> Result<Format, ImportError> {
-    if claude::fits(path)? {
-        return Ok(Format::ClaudeCode);
-    }
-    if swe::fits(path)? {
-        return Ok(Format::SweAgent);
-    }
-    Err(ImportError::UnknownFormat {
+    let sample = Sample::of(path)?;
+    let found = Format::ALL.into_iter().find(|format| format.fits(&sample));
+    found.ok_or_else(|| ImportError::UnknownFormat {
         path: path.to_owned(),
         tried: Format::ALL.map(Format::as_str).join(", "),
     })
+}
+
+/// Where the mapping of a record puts what it makes, and what it counts.
+pub struct Sink<'a> {
+    events: &'a mut Vec<Event>,
+    tally: &'a mut Tally,
+}
+
+impl<'a> Sink<'a> {
+    /// Adds to these.
+    pub fn new(events: &'a mut Vec<Event>, tally: &'a mut Tally) -> Self {
+        Self { events, tally }
+    }
+
+    /// Opens the run of a thread; threads are opened in the order of their numbers.
+    pub fn open(&mut self, thread: usize, opening: Opening) {
+        self.events.push(Event::Open { thread, opening });
+    }
+
+    /// Adds a frame to the file's own run.
+    pub fn frame(&mut self, frame: FrameRequest) {
+        self.frame_of(0, frame);
+    }
+
+    /// Adds a frame to the run of a thread, cut where it is too large for one.
+    pub fn frame_of(&mut self, thread: usize, frame: FrameRequest) {
+        let frames = frame.fitted().into_iter();
+        self.events
+            .extend(frames.map(|frame| Event::Frame { thread, frame }));
+    }
+
+    /// Names the file of a child.
+    pub fn child(&mut self, agent: impl Into<String>, file: PathBuf, call: Option<String>) {
+        self.events.push(Event::Child {
+            agent: agent.into(),
+            file,
+            call,
+        });
+    }
+
+    /// Tells the person who imports.
+    pub fn notice(&mut self, notice: Notice) {
+        self.events.push(Event::Notice(notice));
+    }
+
+    /// Counts a record.
+    pub fn record(&mut self) {
+        self.tally.records += 1;
+    }
+
+    /// Counts a record that no kind fits. It is kept whole, as an `observation` of the class `unmapped`.
+    pub fn unmapped(&mut self) {
+        self.tally.unmapped += 1;
+    }
 }
 
 /// The file's name without its ending.

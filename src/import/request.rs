@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::payload::{PART_BYTES, Payload};
-use super::text;
+use super::text::{self, Written};
 
 /// Bytes of all payloads of one frame of an import; what is over goes into a continuation frame.
 pub const FRAME_PAYLOAD_BYTES: usize = 12 * 1024 * 1024;
@@ -146,6 +146,15 @@ impl FrameRequest {
     pub fn copy(&mut self, from: &Value, member: &str, to: &str) -> &mut Self {
         if let Some(value) = from.get(member).and_then(label) {
             self.body.insert(to.to_owned(), value);
+        }
+        self
+    }
+
+    /// Sets the transcript's time, and its spelling where the time does not say all of it.
+    pub fn at(&mut self, time: &Written) -> &mut Self {
+        self.occurred_at.clone_from(&time.at);
+        if let Some(spelling) = &time.spelling {
+            self.put("occurred_at_written", spelling.clone());
         }
         self
     }

@@ -11,23 +11,18 @@ use std::collections::HashSet;
 use std::collections::VecDeque;
 use std::path::Path;
 
-use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
+use super::document::{self, Document, Parts};
 use super::payload::Payload;
-use super::record::{self, Reading, Record, extract};
+use super::record::{Record, extract};
 use super::request::{FrameRequest, Turn, key_part, label, labels, object};
-use super::{Event, Format, ImportError, MAPPING, Opening, Tally, read_whole, stem};
+use super::sample::Sample;
+use super::{Format, ImportError, MAPPING, Opening, Sink, Transcript, stem};
 
-/// Bytes of a trajectory that is read; it is one JSON value and has to be in memory.
-pub const FILE_BYTES: u64 = 256 * 1024 * 1024;
-
-/// Reads a trajectory.
-pub struct SweReader {
-    length: u64,
+/// What is left of a trajectory while its steps become frames.
+struct Trajectory {
     model: Option<Value>,
-    opening: Option<Opening>,
     /// The record of the whole file; what is mapped has been taken out.
     rest: Option<Record>,
     strict: bool,
@@ -35,10 +30,9 @@ pub struct SweReader {
     history: VecDeque<Value>,
     step: usize,
     message: usize,
-    records_total: u64,
+    records_total: usize,
     turn_open: bool,
     calls: Calls,
-    tally: Tally,
 }
 
 /// Calls without a result.
@@ -51,120 +45,85 @@ struct Calls {
 }
 
 /// Whether the file is one JSON object with a trajectory or a history.
-pub(super) fn fits(path: &Path) -> Result<bool, ImportError> {
-    #[derive(Deserialize)]
-    struct Probe {
-        trajectory: Option<Vec<IgnoredAny>>,
-        history: Option<Vec<IgnoredAny>>,
-    }
-    let Some(bytes) = read_whole(path, FILE_BYTES)? else {
-        return Ok(false);
-    };
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
-    let probe: Result<Probe, _> = serde_json::from_slice(bytes);
-    Ok(probe.is_ok_and(|probe| probe.trajectory.is_some() || probe.history.is_some()))
+pub(super) fn fits(sample: &Sample) -> bool {
+    ["trajectory", "history"]
+        .into_iter()
+        .any(|name| sample.member(name).is_some_and(Value::is_array))
 }
 
-impl SweReader {
-    /// Reads a trajectory.
-    ///
-    /// # Errors
-    /// The file cannot be read, is larger than [`FILE_BYTES`], or is no trajectory.
-    pub fn open(path: &Path, session: Option<&str>) -> Result<Self, ImportError> {
-        let refused = |why: String| ImportError::NotThisFormat {
-            path: path.to_owned(),
-            format: Format::SweAgent,
-            why,
-        };
-        let Some(bytes) = read_whole(path, FILE_BYTES)? else {
-            return Err(refused(format!(
-                "it is larger than {} MiB",
-                FILE_BYTES >> 20
-            )));
-        };
-        let mut record = match record::read(&bytes) {
-            Reading::Record(record) => record,
-            Reading::Blank => return Err(refused("it is empty".to_owned())),
-            Reading::Torn(why) => return Err(refused(why)),
-        };
-        let mut list = |name: &str| -> Option<VecDeque<Value>> {
-            match record.value.get_mut(name)?.take() {
-                Value::Array(items) => Some(items.into()),
-                other => {
-                    record.value[name] = other;
-                    None
-                }
+/// Reads a trajectory.
+///
+/// # Errors
+/// The file cannot be read, is too large, or is no trajectory.
+pub(super) fn open(path: &Path, session: Option<&str>) -> Result<Box<dyn Transcript>, ImportError> {
+    let (mut record, length) = document::read(path, Format::SweAgent)?;
+    let mut list = |name: &str| -> Option<VecDeque<Value>> {
+        match record.value.get_mut(name)?.take() {
+            Value::Array(items) => Some(items.into()),
+            other => {
+                record.value[name] = other;
+                None
             }
-        };
-        let (steps, history) = (list("trajectory"), list("history"));
-        if steps.is_none() && history.is_none() {
-            return Err(refused(
-                "neither `trajectory` nor `history` is a list".to_owned(),
-            ));
         }
-        let strict = record.strict();
-        let name = session.map_or_else(|| stem(path), str::to_owned);
-        let opening = opening(&name, &record.value);
-        let (steps, history) = (steps.unwrap_or_default(), history.unwrap_or_default());
-        Ok(Self {
-            length: bytes.len() as u64,
-            model: record
-                .value
-                .pointer("/replay_config/agent/model/name")
-                .and_then(label),
-            opening: Some(opening),
-            rest: Some(record),
-            strict,
-            records_total: (steps.len() + history.len()) as u64,
-            steps,
-            history,
-            step: 0,
-            message: 0,
-            turn_open: false,
-            calls: Calls::default(),
-            tally: Tally::default(),
-        })
+    };
+    let (steps, history) = (list("trajectory"), list("history"));
+    if steps.is_none() && history.is_none() {
+        let why = "neither `trajectory` nor `history` is a list";
+        return Err(Format::SweAgent.refused(path, why));
     }
+    let strict = record.strict();
+    let name = session.map_or_else(|| stem(path), str::to_owned);
+    let opening = opening(&name, &record.value);
+    let (steps, history) = (steps.unwrap_or_default(), history.unwrap_or_default());
+    let trajectory = Trajectory {
+        model: record
+            .value
+            .pointer("/replay_config/agent/model/name")
+            .and_then(label),
+        rest: Some(record),
+        strict,
+        records_total: steps.len() + history.len(),
+        steps,
+        history,
+        step: 0,
+        message: 0,
+        turn_open: false,
+        calls: Calls::default(),
+    };
+    Ok(Box::new(Document::new(length, opening, trajectory)))
+}
 
-    /// What was counted so far.
-    pub fn tally(&self) -> Tally {
-        self.tally
-    }
-
-    /// Bytes done, estimated by the records done, and bytes in all.
-    pub fn progress(&self) -> (u64, u64) {
-        let done = self.records_total - (self.steps.len() + self.history.len()) as u64;
-        let share = self.length.saturating_mul(done) / self.records_total.max(1);
-        (share, self.length)
-    }
-
-    /// Maps the next message or step and adds its events. `false` at the end.
-    pub fn step(&mut self, events: &mut Vec<Event>) -> bool {
-        if let Some(opening) = self.opening.take() {
-            events.push(Event::Open { thread: 0, opening });
-            return true;
-        }
+impl Parts for Trajectory {
+    fn step(&mut self, out: &mut Sink<'_>) -> bool {
         let mut frames = Vec::new();
         let answers = self
             .history
             .front()
             .is_some_and(|message| role(message) == "assistant");
         if !self.history.is_empty() && !answers {
-            self.message(&mut frames);
+            self.message(&mut frames, out);
         } else if !self.steps.is_empty() {
-            self.agent_step(&mut frames);
+            self.agent_step(&mut frames, out);
         } else if answers {
-            self.lone_answer(&mut frames);
+            self.lone_answer(&mut frames, out);
         } else if let Some(rest) = self.rest.take() {
-            self.outcome(rest, &mut frames);
+            self.outcome(rest, &mut frames, out);
         } else {
             return false;
         }
-        let frames = frames.into_iter().flat_map(FrameRequest::fitted);
-        events.extend(frames.map(|frame| Event::Frame { thread: 0, frame }));
+        for frame in frames {
+            out.frame(frame);
+        }
         true
     }
 
+    fn progress(&self) -> (usize, usize) {
+        let left = self.steps.len() + self.history.len();
+        (self.records_total - left, self.records_total)
+    }
+}
+
+impl Trajectory {
     fn frame(&self, kind: &'static str, key: String) -> FrameRequest {
         let turn = if self.turn_open {
             Turn::Open
@@ -175,7 +134,7 @@ impl SweReader {
     }
 
     /// How it ended, where the file says so, and the members of the file that belong to no step.
-    fn outcome(&mut self, mut rest: Record, frames: &mut Vec<FrameRequest>) {
+    fn outcome(&mut self, mut rest: Record, frames: &mut Vec<FrameRequest>, out: &mut Sink<'_>) {
         let status = rest
             .value
             .pointer("/info/exit_status")
@@ -215,7 +174,7 @@ impl SweReader {
                 *value = object([("$frames", name.as_str().into())]);
                 continue;
             }
-            self.tally.records += 1;
+            out.record();
             let known = [
                 "info",
                 "environment",
@@ -225,7 +184,7 @@ impl SweReader {
                 "history",
             ];
             if !known.contains(&name.as_str()) {
-                self.tally.unmapped += 1;
+                out.unmapped();
                 let mut frame = FrameRequest::new(
                     "observation",
                     format!("member/{}", key_part(name)),
@@ -260,12 +219,13 @@ impl SweReader {
             frame.attach(Payload::json("record", value, self.strict));
         }
     }
+}
 
-    fn unmapped_without(&mut self, value: &Value, member: &str, frame: &mut FrameRequest) {
-        if value.get(member).is_none() {
-            self.tally.unmapped += 1;
-            frame.put("unmapped", true);
-        }
+/// Marks a part that lacks the member which makes it what it is.
+fn unmapped_without(value: &Value, member: &str, frame: &mut FrameRequest, out: &mut Sink<'_>) {
+    if value.get(member).is_none() {
+        out.unmapped();
+        frame.put("unmapped", true);
     }
 }
 

@@ -7,6 +7,7 @@
     reason = "a test fails so"
 )]
 
+mod check;
 mod client;
 mod fake;
 mod mapping;

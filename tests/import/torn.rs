@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use onrecord::import::payload::Content;
 use serde_json::Value;
 
-use crate::mapping::{Read, read};
+use crate::check::{Read, read};
 use crate::shared::shared;
 
 const PROMPT: &[u8] =

@@ -10,9 +10,9 @@ use std::time::Instant;
 use super::post::{Failure, RunPost};
 use super::{Choice, Done, ImportArgs, Report, Screen, Sidechain, Status};
 use crate::client::Client;
-use crate::import::claude::{self, spawned_by, subagent_run};
+use crate::import::child::{spawned_by, subagent_run};
 use crate::import::request::{FrameRequest, Link};
-use crate::import::{Event, Format, Reader};
+use crate::import::{Event, Reader};
 
 /// Where a subagent's run comes from.
 struct Parent {
@@ -94,9 +94,6 @@ impl<'a> Walk<'a> {
                 }
                 self.screen.progress(path, reader.progress());
             }
-            if parent.is_none() {
-                self.forgotten_subagents(&mut open).await?;
-            }
             let report = self.finish(open, &reader, parent, started).await?;
             self.reports.push(Ok(report));
             Ok(())
@@ -119,11 +116,7 @@ impl<'a> Walk<'a> {
                 }
             }
             Event::Frame { thread, frame } => self.frame(open, thread, frame).await?,
-            Event::Subagent { agent, call } => {
-                if let Some(path) = subagent_file(open.path, &agent) {
-                    self.subagent(open, &agent, &path, call).await?;
-                }
-            }
+            Event::Child { agent, file, call } => self.child(open, &agent, &file, call).await?,
             Event::Notice(notice) => {
                 open.notices += 1;
                 self.screen.notice(open.path, &notice, open.notices);
@@ -183,9 +176,9 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Imports a subagent's file, and points to its run. A file that fails is reported; its session goes
+    /// Imports a child's file, and points to its run. A file that fails is reported; its session goes
     /// on without it.
-    async fn subagent(
+    async fn child(
         &mut self,
         open: &mut Open<'_>,
         agent: &str,
@@ -222,16 +215,6 @@ impl<'a> Walk<'a> {
             .await
     }
 
-    /// The subagents beside a session that none of its records names.
-    async fn forgotten_subagents(&mut self, open: &mut Open<'_>) -> Result<(), Failure> {
-        for (agent, path) in claude::subagent_files(open.path) {
-            if !self.knows(&path) {
-                self.subagent(open, &agent, &path, None).await?;
-            }
-        }
-        Ok(())
-    }
-
     async fn finish(
         &self,
         mut open: Open<'_>,
@@ -264,10 +247,7 @@ impl<'a> Walk<'a> {
         let torn = tally.torn > 0 || tally.left_out_bytes > 0;
         Ok(Report {
             file: open.path.to_owned(),
-            format: match reader {
-                Reader::Claude(_) => Format::ClaudeCode.as_str(),
-                Reader::Swe(_) => Format::SweAgent.as_str(),
-            },
+            format: reader.format().as_str(),
             run: open
                 .posts
                 .first()
@@ -293,21 +273,4 @@ impl<'a> Walk<'a> {
 /// One name for a file, however it was named.
 fn place(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
-}
-
-/// The file of a subagent that a session, or another subagent of it, names.
-fn subagent_file(path: &Path, agent: &str) -> Option<PathBuf> {
-    // The id comes from a transcript: it names a file of these folders and no other.
-    let plain = |one: char| one.is_ascii_alphanumeric() || matches!(one, '-' | '_');
-    if !agent.chars().all(plain) {
-        return None;
-    }
-    let name = format!("agent-{agent}.jsonl");
-    let beside = path.parent()?;
-    // Versions before 2.1 put subagents beside their sessions, without a folder of their own.
-    let folders = [path.with_extension("").join("subagents"), beside.to_owned()];
-    folders
-        .into_iter()
-        .map(|folder| folder.join(&name))
-        .find(|file| file.is_file())
 }

@@ -291,10 +291,7 @@ impl Entry {
         let mut frame = FrameRequest::new(kind, key, thread.turn());
         frame.put("line", self.line);
         if let Some(time) = &self.at {
-            frame.occurred_at = Some(time.at.clone());
-            if let Some(spelling) = &time.spelling {
-                frame.put("occurred_at_written", spelling.clone());
-            }
+            frame.at(time);
         }
         frame
     }

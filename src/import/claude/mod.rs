@@ -9,33 +9,26 @@ mod message;
 mod thread;
 mod tools;
 
-use std::fs::File;
-use std::io::{BufReader, Read as _, Take};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::lines::{Line, Lines};
+use super::jsonl::{JsonLines, LineMapper};
 use super::payload::Payload;
-use super::record::{self, Reading, Record};
-use super::request::{FrameRequest, Link, Turn, key_part, label, object};
+use super::record::Record;
+use super::request::{Turn, key_part, label, object};
+use super::sample::{HEAD_LINES, Sample};
 use super::text::{is_uuid, written_time};
-use super::{Event, Format, ImportError, MAPPING, Notice, Opening, Tally, open_file, stem};
+use super::{Format, ImportError, MAPPING, Opening, Sink, Transcript, stem};
 use thread::Threads;
 
-/// Lines that are looked through for the head of a session.
-const HEAD_LINES: usize = 1_000;
-/// Bytes of them.
-const HEAD_BYTES: u64 = 16 * 1024 * 1024;
-
-/// Reads a session line by line.
-pub struct ClaudeReader {
+/// Maps the lines of a session.
+struct Session {
     path: PathBuf,
-    lines: Lines<BufReader<Take<File>>>,
-    length: u64,
-    opening: Option<Opening>,
     threads: Threads,
-    tally: Tally,
+    /// Subagents that a record named.
+    named: HashSet<String>,
 }
 
 /// What the first record of a conversation says about its session.
@@ -46,39 +39,33 @@ struct Head {
 }
 
 /// Whether the file has a record of a Claude Code session among its first lines.
-pub(super) fn fits(path: &Path) -> Result<bool, ImportError> {
-    Ok(head_record(path, entry::is_claude)?.is_some())
+pub(super) fn fits(sample: &Sample) -> bool {
+    sample.records.iter().any(entry::is_claude)
 }
 
-/// The first record of the head of the file that the question is true of.
-fn head_record(path: &Path, wanted: impl Fn(&Value) -> bool) -> Result<Option<Value>, ImportError> {
-    let (file, _) = open_file(path)?;
-    let mut lines = Lines::new(BufReader::new(file.take(HEAD_BYTES)));
-    for _ in 0..HEAD_LINES {
-        let line = lines.read().map_err(|source| ImportError::Io {
-            path: path.to_owned(),
-            source,
-        })?;
-        let Some(line) = line else { break };
-        if let Reading::Record(record) = record::read(&line.bytes)
-            && wanted(&record.value)
-        {
-            return Ok(Some(record.value));
-        }
-    }
-    Ok(None)
+/// Opens a session's file and reads its head.
+///
+/// # Errors
+/// The file cannot be read, or has no record of a conversation.
+pub(super) fn open(path: &Path, session: Option<&str>) -> Result<Box<dyn Transcript>, ImportError> {
+    let head = Head::of(path, session)?;
+    let opening = head.opening();
+    let sidechain = entry::sidechain(&head.record).unwrap_or(false);
+    let mapper = Session {
+        path: path.to_owned(),
+        threads: Threads::new(opening.key.clone(), head.session, sidechain),
+        named: HashSet::new(),
+    };
+    Ok(Box::new(JsonLines::open(path, opening, mapper)?))
 }
 
 impl Head {
     /// A session is named by its file where the file has a session's name, and otherwise by its first
     /// record of a conversation: both stay what they are while the file grows.
     fn of(path: &Path, session: Option<&str>) -> Result<Self, ImportError> {
-        let record = head_record(path, entry::is_conversation)?.ok_or_else(|| {
-            ImportError::NotThisFormat {
-                path: path.to_owned(),
-                format: Format::ClaudeCode,
-                why: format!("no record of a conversation (user, assistant, system, attachment) in its first {HEAD_LINES} lines; if the session has just begun, import it later"),
-            }
+        let mut records = Sample::of(path)?.records.into_iter();
+        let record = records.find(entry::is_conversation).ok_or_else(|| {
+            Format::ClaudeCode.refused(path, format!("no record of a conversation (user, assistant, system, attachment) in its first {HEAD_LINES} lines; if the session has just begun, import it later"))
         })?;
         let text = |member: &str| {
             record
@@ -171,152 +158,45 @@ fn opening(key: String, session: &str, agent: Option<&str>, first: &Value) -> Op
             .get("timestamp")
             .and_then(Value::as_str)
             .and_then(written_time)
-            .map(|time| time.at),
+            .and_then(|time| time.at),
     }
 }
 
-impl ClaudeReader {
-    /// Opens a session's file and reads its head.
-    ///
-    /// # Errors
-    /// The file cannot be read, or has no record of a conversation.
-    pub fn open(path: &Path, session: Option<&str>) -> Result<Self, ImportError> {
-        let head = Head::of(path, session)?;
-        let (file, length) = open_file(path)?;
-        // What is appended while this reads is left for the next import.
-        let lines = Lines::new(BufReader::with_capacity(256 * 1024, file.take(length)));
-        let opening = head.opening();
-        let sidechain = entry::sidechain(&head.record).unwrap_or(false);
-        Ok(Self {
-            path: path.to_owned(),
-            lines,
-            length,
-            threads: Threads::new(opening.key.clone(), head.session, sidechain),
-            opening: Some(opening),
-            tally: Tally::default(),
-        })
-    }
-
-    /// What was counted so far.
-    pub fn tally(&self) -> Tally {
-        self.tally
-    }
-
-    /// Bytes read, and bytes in all.
-    pub fn progress(&self) -> (u64, u64) {
-        (self.lines.position(), self.length)
-    }
-
-    /// Reads the next line and adds its events. `false` at the end.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn step(&mut self, events: &mut Vec<Event>) -> Result<bool, ImportError> {
-        if let Some(opening) = self.opening.take() {
-            events.push(Event::Open { thread: 0, opening });
-            return Ok(true);
+impl LineMapper for Session {
+    fn map(&mut self, line: u64, record: Record, out: &mut Sink<'_>) {
+        let thread = self.threads.place(&record.value, line, out);
+        let mapped = entry::map(line, record, self.threads.thread(thread));
+        if mapped.unmapped {
+            out.unmapped();
         }
-        let line = self.lines.read().map_err(|source| ImportError::Io {
-            path: self.path.clone(),
-            source,
-        })?;
-        let Some(line) = line else { return Ok(false) };
-        if line.piece.is_some() {
-            self.keep_torn(
-                &line,
-                "the line is longer than the 64 MiB that are read at once",
-                events,
-            );
-            return Ok(true);
+        if let Some((agent, call)) = mapped.subagent
+            && let Some(file) = subagent_file(&self.path, &agent)
+        {
+            out.child(agent.clone(), file, call);
+            self.named.insert(agent);
         }
-        match record::read(&line.bytes) {
-            Reading::Blank => {}
-            Reading::Record(record) => self.map(&line, record, events),
-            // The writer may be in the middle of this line: with its end it may be a good record.
-            Reading::Torn(_) if !line.ended => {
-                self.tally.left_out_bytes = line.bytes.len() as u64;
-                events.push(Event::Notice(Notice {
-                    line: line.number,
-                    offset: line.offset,
-                    what: "the last line is cut off; it is left out and will be taken by the next import, when it is complete".to_owned(),
-                }));
+        for frame in mapped.frames {
+            out.frame_of(thread, frame);
+        }
+    }
+
+    fn turn(&self) -> Turn {
+        self.threads.turn()
+    }
+
+    /// The subagents beside a session that none of its records names.
+    fn end(&mut self, out: &mut Sink<'_>) {
+        for (agent, file) in subagent_files(&self.path) {
+            if !self.named.contains(&agent) {
+                out.child(agent, file, None);
             }
-            Reading::Torn(why) => self.keep_torn(&line, &why, events),
         }
-        Ok(true)
     }
-
-    fn map(&mut self, line: &Line, record: Record, events: &mut Vec<Event>) {
-        self.tally.records += 1;
-        let thread = self.threads.place(&record.value, line.number, events);
-        let mapped = entry::map(line.number, record, self.threads.thread(thread));
-        self.tally.unmapped += u64::from(mapped.unmapped);
-        if let Some((agent, call)) = mapped.subagent {
-            events.push(Event::Subagent { agent, call });
-        }
-        let frames = mapped.frames.into_iter().flat_map(FrameRequest::fitted);
-        events.extend(frames.map(|frame| Event::Frame { thread, frame }));
-    }
-
-    /// Keeps a line that is no record as it is. Nothing is read out of it: half of one record glued
-    /// to another would be an invention.
-    fn keep_torn(&mut self, line: &Line, why: &str, events: &mut Vec<Event>) {
-        let first = line.piece.is_none_or(|piece| piece == 1);
-        if first {
-            self.tally.torn += 1;
-            events.push(Event::Notice(Notice {
-                line: line.number,
-                offset: line.offset,
-                what: format!("{why}; the line is kept as raw bytes"),
-            }));
-        }
-        let key = match line.piece {
-            None | Some(1) => format!("line/{}", line.number),
-            Some(piece) => format!("line/{}/piece/{piece}", line.number),
-        };
-        let mut frame = FrameRequest::new("observation", key, self.threads.thread(0).turn());
-        frame
-            .put("observation", "torn_line")
-            .put("line", line.number)
-            .put("offset", line.offset)
-            .put("bytes", line.bytes.len());
-        if let Some(piece) = line.piece {
-            frame.put("piece", piece);
-        }
-        frame.attach(Payload::bytes("raw", line.bytes.clone(), None));
-        let frames = frame.fitted().into_iter();
-        events.extend(frames.map(|frame| Event::Frame { thread: 0, frame }));
-    }
-}
-
-/// The frame of a subagent's run that says where it came from. `label` is the key of the call that
-/// started it, or `session` where that is not known; a later import that knows more adds another.
-pub fn spawned_by(label: &str, parent: Link) -> FrameRequest {
-    let mut frame = FrameRequest::new("observation", format!("spawned-by/{label}"), Turn::Run);
-    frame.put("observation", "spawned_by");
-    frame.links.push(parent);
-    frame
-}
-
-/// The frame of the parent's run that points to a subagent's run.
-pub fn subagent_run(agent: &str, call: Option<&str>, child: Link) -> FrameRequest {
-    let from = call.unwrap_or("session");
-    let key = format!("subagent/{}/{from}", key_part(agent));
-    let mut frame = FrameRequest::new("observation", key, Turn::Run);
-    frame.put("observation", "subagent_run");
-    if let Some(id) = label(&agent.into()) {
-        frame.put("agent_id", id);
-    }
-    frame.links.push(child);
-    if let Some(call) = call {
-        frame.link("derived_from", call);
-    }
-    frame
 }
 
 /// The files of the session's subagents, beside its own: `SESSION/subagents/agent-ID.jsonl`, with their
 /// ids, in the order of their names.
-pub fn subagent_files(session_file: &Path) -> Vec<(String, PathBuf)> {
+fn subagent_files(session_file: &Path) -> Vec<(String, PathBuf)> {
     let folder = session_file.with_extension("").join("subagents");
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Vec::new();
@@ -334,7 +214,19 @@ pub fn subagent_files(session_file: &Path) -> Vec<(String, PathBuf)> {
     files
 }
 
-/// Whether the file is a subagent's own.
-pub fn is_subagent_file(path: &Path) -> bool {
-    stem(path).starts_with("agent-")
+/// The file of a subagent that a session, or another subagent of it, names.
+fn subagent_file(path: &Path, agent: &str) -> Option<PathBuf> {
+    // The id comes from a transcript: it names a file of these folders and no other.
+    let plain = |one: char| one.is_ascii_alphanumeric() || matches!(one, '-' | '_');
+    if !agent.chars().all(plain) {
+        return None;
+    }
+    let name = format!("agent-{agent}.jsonl");
+    let beside = path.parent()?;
+    // Versions before 2.1 put subagents beside their sessions, without a folder of their own.
+    let folders = [path.with_extension("").join("subagents"), beside.to_owned()];
+    folders
+        .into_iter()
+        .map(|folder| folder.join(&name))
+        .find(|file| file.is_file())
 }

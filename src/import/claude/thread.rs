@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::entry::sidechain;
 use super::opening;
-use super::{spawned_by, subagent_run};
-use crate::import::Event;
-use crate::import::request::{Link, Turn, key_part};
+use crate::import::Sink;
+use crate::import::child::linked;
+use crate::import::request::{Turn, key_part};
 
 /// A tool call whose result has not come yet.
 pub(super) struct Call {
@@ -68,12 +68,17 @@ impl Threads {
         }
     }
 
+    /// The turn of the file's own conversation.
+    pub fn turn(&self) -> Turn {
+        self.threads[0].turn()
+    }
+
     pub fn thread(&mut self, index: usize) -> &mut Thread {
         &mut self.threads[index]
     }
 
     /// The thread of a record. A subagent's first record opens a run, linked both ways.
-    pub fn place(&mut self, record: &Value, line: u64, events: &mut Vec<Event>) -> usize {
+    pub fn place(&mut self, record: &Value, line: u64, out: &mut Sink<'_>) -> usize {
         if self.sidechain || sidechain(record) != Some(true) {
             return 0;
         }
@@ -86,7 +91,7 @@ impl Threads {
         };
         let thread = known.unwrap_or_else(|| {
             let name = agent.map_or_else(|| format!("line/{line}"), key_part);
-            self.open(&name, agent, record, events)
+            self.open(&name, agent, record, out)
         });
         for id in [agent, uuid].into_iter().flatten() {
             self.by_id.insert(id.to_owned(), thread);
@@ -99,13 +104,13 @@ impl Threads {
         name: &str,
         agent: Option<&str>,
         record: &Value,
-        events: &mut Vec<Event>,
+        out: &mut Sink<'_>,
     ) -> usize {
         let thread = self.threads.len();
         self.threads.push(Thread::default());
         let key = format!("{}/sidechain/{name}", self.key);
         let opening = opening(key, &self.session, agent, record);
-        events.push(Event::Open { thread, opening });
+        out.open(thread, opening);
         // The call that started it is known by what it told the subagent, where just one call did.
         let prompt = record.pointer("/message/content").and_then(Value::as_str);
         let mut callers = self.threads[0]
@@ -116,25 +121,9 @@ impl Threads {
             (Some(call), None) => Some(call.key.clone()),
             _ => None,
         };
-        let parent = Link::Thread {
-            rel: "derived_from",
-            thread: 0,
-            key: call.clone(),
-        };
-        let child = Link::Thread {
-            rel: "caused",
-            thread,
-            key: None,
-        };
-        let label = call.as_deref().unwrap_or("session");
-        events.push(Event::Frame {
-            thread,
-            frame: spawned_by(label, parent),
-        });
-        events.push(Event::Frame {
-            thread: 0,
-            frame: subagent_run(name, call.as_deref(), child),
-        });
+        let (up, down) = linked(0, thread, name, call.as_deref());
+        out.frame_of(thread, up);
+        out.frame(down);
         thread
     }
 }

@@ -2,22 +2,23 @@
 
 use serde_json::Value;
 
-use super::{SweReader, role};
+use super::{Trajectory, role, unmapped_without};
+use crate::import::Sink;
 use crate::import::record::extract;
 use crate::import::request::FrameRequest;
 
-impl SweReader {
-    fn next_message(&mut self) -> Option<(Value, String)> {
+impl Trajectory {
+    fn next_message(&mut self, out: &mut Sink<'_>) -> Option<(Value, String)> {
         let message = self.history.pop_front()?;
         self.message += 1;
-        self.tally.records += 1;
+        out.record();
         Some((message, format!("history/{}", self.message)))
     }
 
     /// A message that no step accounts for: the system's prompt, a demonstration, the task, or a result
     /// of a trajectory that has a history only.
-    pub(super) fn message(&mut self, frames: &mut Vec<FrameRequest>) {
-        let Some((mut message, key)) = self.next_message() else {
+    pub(super) fn message(&mut self, frames: &mut Vec<FrameRequest>, out: &mut Sink<'_>) {
+        let Some((mut message, key)) = self.next_message(out) else {
             return;
         };
         let demonstration = message.get("is_demo").and_then(Value::as_bool) == Some(true)
@@ -54,7 +55,7 @@ impl SweReader {
             extract(content, &mut frame, name, self.strict);
         }
         self.leave(&message, &["content", "role", "agent"], &mut frame);
-        self.unmapped_without(&message, "role", &mut frame);
+        unmapped_without(&message, "role", &mut frame, out);
         frames.push(frame);
     }
 
@@ -84,14 +85,14 @@ impl SweReader {
     }
 
     /// A step of the trajectory, with the messages of the history that belong to it.
-    pub(super) fn agent_step(&mut self, frames: &mut Vec<FrameRequest>) {
+    pub(super) fn agent_step(&mut self, frames: &mut Vec<FrameRequest>, out: &mut Sink<'_>) {
         let Some(mut step) = self.steps.pop_front() else {
             return;
         };
         self.step += 1;
-        self.tally.records += 1;
+        out.record();
         let key = format!("step/{}", self.step);
-        let mut message = self.history_of(&step);
+        let mut message = self.history_of(&step, out);
         let call = self.model_call(&mut step, &key);
         let mut answer = self.frame("model_result", key.clone());
         answer.put("speaker", "model").put("step", self.step);
@@ -129,9 +130,9 @@ impl SweReader {
             self.take_message(&mut message, &mut answer);
             self.leave(&message, &["role", "agent", "message_type"], &mut answer);
         }
-        let result = self.result(&mut step, &key, &tools);
+        let result = self.result(&mut step, &key, &tools, out);
         self.leave(&step, &[], &mut answer);
-        self.unmapped_without(&step, "response", &mut answer);
+        unmapped_without(&step, "response", &mut answer, out);
         self.calls.open.clear();
         frames.push(call);
         frames.push(answer);
@@ -159,7 +160,13 @@ impl SweReader {
     }
 
     /// The result of a step: what the environment answered, and how that was shown to the model.
-    fn result(&mut self, step: &mut Value, key: &str, tools: &[FrameRequest]) -> FrameRequest {
+    fn result(
+        &mut self,
+        step: &mut Value,
+        key: &str,
+        tools: &[FrameRequest],
+        out: &mut Sink<'_>,
+    ) -> FrameRequest {
         let mut result = self.frame("tool_result", format!("{key}/result"));
         for tool in tools {
             result.link("answers", tool.key.clone());
@@ -177,7 +184,7 @@ impl SweReader {
             .front()
             .is_some_and(|message| matches!(role(message), "user" | "tool"))
         {
-            let Some((mut message, _)) = self.next_message() else {
+            let Some((mut message, _)) = self.next_message(out) else {
                 break;
             };
             self.take(&mut message, &mut result, &[("content", "shown")]);
@@ -187,7 +194,7 @@ impl SweReader {
     }
 
     /// The history's message of this step, if the next one is it.
-    fn history_of(&mut self, step: &Value) -> Option<Value> {
+    fn history_of(&mut self, step: &Value, out: &mut Sink<'_>) -> Option<Value> {
         let message = self.history.front()?;
         let same = |member: &str, other: &str| {
             let text = step.get(member).and_then(Value::as_str);
@@ -199,15 +206,15 @@ impl SweReader {
                 || same("thought", "thought"));
         // A history may have been shortened: a message of another step is left for its own.
         if belongs {
-            self.next_message().map(|(message, _)| message)
+            self.next_message(out).map(|(message, _)| message)
         } else {
             None
         }
     }
 
     /// An answer of a trajectory that has a history only.
-    pub(super) fn lone_answer(&mut self, frames: &mut Vec<FrameRequest>) {
-        let Some((mut message, key)) = self.next_message() else {
+    pub(super) fn lone_answer(&mut self, frames: &mut Vec<FrameRequest>, out: &mut Sink<'_>) {
+        let Some((mut message, key)) = self.next_message(out) else {
             return;
         };
         let mut answer = self.frame("model_result", key.clone());

@@ -1,0 +1,63 @@
+//! A child's run (a subagent's, a sample's) and its parent's, linked both ways.
+
+use std::path::Path;
+
+use super::request::{FrameRequest, Link, Turn, key_part, label};
+use super::stem;
+
+/// The frame of a child's run that says where it came from. `label` is the key of the call that
+/// started it, or `session` where that is not known; a later import that knows more adds another.
+pub fn spawned_by(label: &str, parent: Link) -> FrameRequest {
+    let mut frame = FrameRequest::new("observation", format!("spawned-by/{label}"), Turn::Run);
+    frame.put("observation", "spawned_by");
+    frame.links.push(parent);
+    frame
+}
+
+/// The frame of the parent's run that points to a child's run.
+pub fn subagent_run(agent: &str, call: Option<&str>, child: Link) -> FrameRequest {
+    let from = call.unwrap_or("session");
+    let key = format!("subagent/{}/{from}", key_part(agent));
+    let mut frame = FrameRequest::new("observation", key, Turn::Run);
+    frame.put("observation", "subagent_run");
+    if let Some(id) = label(&agent.into()) {
+        frame.put("agent_id", id);
+    }
+    frame.links.push(child);
+    if let Some(call) = call {
+        frame.link("derived_from", call);
+    }
+    frame
+}
+
+/// The two frames that link the run of a thread and the run of a child thread of the same file: the
+/// child's first, then the parent's. The call's frame must be `linked_to`.
+pub fn linked(
+    parent: usize,
+    child: usize,
+    agent: &str,
+    call: Option<&str>,
+) -> (FrameRequest, FrameRequest) {
+    let up = Link::Thread {
+        rel: "derived_from",
+        thread: parent,
+        key: call.map(str::to_owned),
+    };
+    let down = Link::Thread {
+        rel: "caused",
+        thread: child,
+        key: None,
+    };
+    (
+        spawned_by(call.unwrap_or("session"), up),
+        subagent_run(agent, call, down),
+    )
+}
+
+/// Whether the file's name or folder says that it is a child's. Of files that are imported together
+/// the others come first, since a child's run points to its parent's.
+pub fn is_child_file(path: &Path) -> bool {
+    let folder = path.parent().and_then(Path::file_name);
+    let folder = folder.is_some_and(|name| name == "subagents" || name == "subagent");
+    folder || stem(path).starts_with("agent-")
+}

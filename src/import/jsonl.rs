@@ -1,0 +1,142 @@
+//! Files of JSON lines, appended while an agent works: one record a line, read in constant memory.
+//!
+//! A line that is no record is kept as raw bytes. The last line, cut off, is left for the next import.
+
+use std::fs::File;
+use std::io::{BufReader, Read as _, Take};
+use std::path::{Path, PathBuf};
+
+use super::lines::{Line, Lines};
+use super::payload::Payload;
+use super::record::{self, Reading, Record};
+use super::request::{FrameRequest, Turn};
+use super::{Event, ImportError, Notice, Opening, Sink, Tally, Transcript, open_file};
+
+/// What the records of a format become.
+pub(super) trait LineMapper: Send {
+    /// Maps the record of a line. The frame with the key [`key`] has to get what is left of the record
+    /// ([`Record::leave_rest`]).
+    fn map(&mut self, line: u64, record: Record, out: &mut Sink<'_>);
+
+    /// The turn that a frame of the file's own run would have now.
+    fn turn(&self) -> Turn;
+
+    /// Called once, after the last line.
+    fn end(&mut self, _out: &mut Sink<'_>) {}
+}
+
+/// The key of a record's first frame.
+pub(super) fn key(line: u64) -> String {
+    format!("line/{line}")
+}
+
+/// Reads a file line by line.
+pub(super) struct JsonLines<M> {
+    path: PathBuf,
+    lines: Lines<BufReader<Take<File>>>,
+    length: u64,
+    opening: Option<Opening>,
+    mapper: M,
+    ended: bool,
+    tally: Tally,
+}
+
+impl<M: LineMapper> JsonLines<M> {
+    /// Opens a file. What is appended while this reads is left for the next import.
+    pub fn open(path: &Path, opening: Opening, mapper: M) -> Result<Self, ImportError> {
+        let (file, length) = open_file(path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            lines: Lines::new(BufReader::with_capacity(256 * 1024, file.take(length))),
+            length,
+            opening: Some(opening),
+            mapper,
+            ended: false,
+            tally: Tally::default(),
+        })
+    }
+
+    fn line(&mut self, line: &Line, events: &mut Vec<Event>) {
+        if line.piece.is_some() {
+            let why = "the line is longer than the 64 MiB that are read at once";
+            return self.keep_torn(line, why, events);
+        }
+        match record::read(&line.bytes) {
+            Reading::Blank => {}
+            Reading::Record(record) => {
+                self.tally.records += 1;
+                let mut out = Sink::new(events, &mut self.tally);
+                self.mapper.map(line.number, record, &mut out);
+            }
+            // The writer may be in the middle of this line: with its end it may be a good record.
+            Reading::Torn(_) if !line.ended => {
+                self.tally.left_out_bytes = line.bytes.len() as u64;
+                events.push(Event::Notice(Notice {
+                    line: line.number,
+                    offset: line.offset,
+                    what: "the last line is cut off; it is left out and will be taken by the next import, when it is complete".to_owned(),
+                }));
+            }
+            Reading::Torn(why) => self.keep_torn(line, &why, events),
+        }
+    }
+
+    /// Keeps a line that is no record as it is. Nothing is read out of it: half of one record glued
+    /// to another would be an invention.
+    fn keep_torn(&mut self, line: &Line, why: &str, events: &mut Vec<Event>) {
+        let first = line.piece.is_none_or(|piece| piece == 1);
+        if first {
+            self.tally.torn += 1;
+            events.push(Event::Notice(Notice {
+                line: line.number,
+                offset: line.offset,
+                what: format!("{why}; the line is kept as raw bytes"),
+            }));
+        }
+        let key = match line.piece {
+            None | Some(1) => key(line.number),
+            Some(piece) => format!("{}/piece/{piece}", key(line.number)),
+        };
+        let mut frame = FrameRequest::new("observation", key, self.mapper.turn());
+        frame
+            .put("observation", "torn_line")
+            .put("line", line.number)
+            .put("offset", line.offset)
+            .put("bytes", line.bytes.len());
+        if let Some(piece) = line.piece {
+            frame.put("piece", piece);
+        }
+        frame.attach(Payload::bytes("raw", line.bytes.clone(), None));
+        Sink::new(events, &mut self.tally).frame(frame);
+    }
+}
+
+impl<M: LineMapper> Transcript for JsonLines<M> {
+    fn step(&mut self, events: &mut Vec<Event>) -> Result<bool, ImportError> {
+        if let Some(opening) = self.opening.take() {
+            events.push(Event::Open { thread: 0, opening });
+            return Ok(true);
+        }
+        let line = self.lines.read().map_err(|source| ImportError::Io {
+            path: self.path.clone(),
+            source,
+        })?;
+        match line {
+            Some(line) => self.line(&line, events),
+            None if self.ended => return Ok(false),
+            None => {
+                self.ended = true;
+                self.mapper.end(&mut Sink::new(events, &mut self.tally));
+            }
+        }
+        Ok(true)
+    }
+
+    fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    fn progress(&self) -> (u64, u64) {
+        (self.lines.position(), self.length)
+    }
+}
