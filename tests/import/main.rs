@@ -10,6 +10,7 @@
 mod check;
 mod client;
 mod fake;
+mod langfuse;
 mod mapping;
 mod posting;
 #[path = "../shared/mod.rs"]
