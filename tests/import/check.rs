@@ -174,9 +174,18 @@ fn restore(value: &mut Value, payloads: &HashMap<(String, String), &Payload>) {
     if let Some(name) = value.get("$payload").and_then(Value::as_str) {
         let frame = value["$frame"].as_str().unwrap();
         let payload = payloads[&(frame.to_owned(), name.to_owned())];
-        let base64 = value.get("$as") == Some(&json!("base64"));
-        assert_eq!(base64, matches!(payload.content, Content::Bytes(_)));
-        *value = value_of(payload);
+        let coded = value.get("$as").and_then(Value::as_str);
+        assert_eq!(
+            coded.is_some(),
+            matches!(payload.content, Content::Bytes(_))
+        );
+        *value = match (coded, value_of(payload)) {
+            (Some("data_url"), Value::String(base64)) => {
+                let media = payload.media.as_deref().unwrap();
+                json!(format!("data:{media};base64,{base64}"))
+            }
+            (_, value) => value,
+        };
         return;
     }
     match value {

@@ -95,7 +95,7 @@ impl Trace {
         ] {
             frame.copy(&observation, from, to);
         }
-        if let Some(parent) = self.nodes[index].parent {
+        if let Some(parent) = self.nodes[index].place.parent {
             frame.link("derived_from", self.nodes[parent].key.clone());
         }
         if what == What::Model {
