@@ -7,6 +7,7 @@
     reason = "a test fails so"
 )]
 
+mod chat;
 mod check;
 mod client;
 mod fake;
