@@ -22,7 +22,58 @@ pub struct Read {
 }
 
 pub fn read(path: &Path) -> Read {
-    let mut reader = Reader::open(path, None, None).unwrap();
+    read_all(Reader::open(path, None, None).unwrap())
+}
+
+/// Reads a JSON file of a format once for each of its values, each time with that one of a wrong type. It is refused, or read without an invented frame.
+pub fn check_wrong_types(format: Format, path: &Path) {
+    let whole: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let mut places = Vec::new();
+    pointers(&whole, &mut String::new(), &mut places);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("wrong.json");
+    let mut taken = 0;
+    for place in &places {
+        for wrong in [
+            json!(null),
+            json!(-7.5),
+            json!("x"),
+            json!([[7]]),
+            json!({"type": {}}),
+        ] {
+            let mut value = whole.clone();
+            *value.pointer_mut(place).unwrap() = wrong;
+            std::fs::write(&file, value.to_string()).unwrap();
+            if let Ok(reader) = Reader::open(&file, Some(format), None) {
+                read_all(reader);
+                taken += 1;
+            }
+        }
+    }
+    assert!(taken > places.len(), "{taken} of {}", places.len());
+}
+
+fn pointers(value: &Value, at: &mut String, places: &mut Vec<String>) {
+    places.push(at.clone());
+    let mut below = |name: &str, value: &Value| {
+        let length = at.len();
+        at.push('/');
+        at.push_str(&name.replace('~', "~0").replace('/', "~1"));
+        pointers(value, at, places);
+        at.truncate(length);
+    };
+    match value {
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                below(&index.to_string(), item);
+            }
+        }
+        Value::Object(members) => members.iter().for_each(|(name, item)| below(name, item)),
+        _ => {}
+    }
+}
+
+fn read_all(mut reader: Reader) -> Read {
     let mut read = Read {
         openings: Vec::new(),
         frames: Vec::new(),
