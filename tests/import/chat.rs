@@ -8,8 +8,8 @@ use onrecord::import::{Format, Reader, detect};
 use serde_json::{Value, json};
 
 use crate::check::{
-    Read, check_grows, check_no_string_lost, check_nothing_lost, frame, kinds, link, payload, read,
-    record,
+    Read, check_grows, check_no_string_lost, check_nothing_lost, check_wrong_types, frame, kinds,
+    link, payload, read, record,
 };
 use crate::fixture;
 
@@ -418,6 +418,28 @@ fn conversations_of_chatgpt_are_trees() {
 }
 
 #[test]
+fn a_list_may_have_conversations_of_all_kinds_and_other_things() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mixed.json");
+    let turn = json!({"messages": [{"role": "user", "content": "x"}]});
+    let mut list = vec![turn.clone(); 8];
+    list[1]["id"] = json!("a/b");
+    list.push(json!({"conversation_id": "empty", "mapping": {}}));
+    list.push(json!({"messages": []}));
+    list.push(json!("text"));
+    list.push(json!([{"role": "user", "content": "a list in a list"}]));
+    std::fs::write(&path, json!(list).to_string()).unwrap();
+    let read = read(&path);
+    assert_eq!(read.openings[2].key, "import/chat/mixed/conversation/a%2Fb");
+    assert_eq!(read.openings[9].key, "import/chat/mixed/conversation/empty");
+    // Eight of a message and its conversation, one without messages, three that are none.
+    assert_eq!((read.tally.records, read.tally.unmapped), (20, 3));
+    for (item, key) in [(9, "item/10"), (10, "item/11"), (11, "item/12")] {
+        assert_eq!(record(&read, 0, key), list[item]);
+    }
+}
+
+#[test]
 fn conversations_of_claude_ai() {
     let path = fixture("chat/claude-ai.json");
     let read = read(&path);
@@ -636,6 +658,21 @@ fn members_of_wrong_types_are_kept_and_nothing_is_made_up() {
         (audible.kind, payload(audible, "prompt")),
         ("turn", json!("loud"))
     );
+}
+
+#[test]
+fn any_member_may_be_of_any_type() {
+    for name in [
+        "openai-list",
+        "anthropic-request",
+        "anthropic-answer",
+        "completion",
+        "responses",
+        "chatgpt",
+        "claude-ai",
+    ] {
+        check_wrong_types(Format::Chat, &fixture(&format!("chat/{name}.json")));
+    }
 }
 
 #[test]

@@ -7,8 +7,8 @@ use onrecord::import::{Format, Reader, detect};
 use serde_json::{Value, json};
 
 use crate::check::{
-    Read, Records, check_files, check_grows, check_no_string_lost, frame, kinds, link, payload,
-    read, record,
+    Read, Records, check_files, check_grows, check_no_string_lost, check_wrong_types, frame, kinds,
+    link, payload, read, record,
 };
 use crate::shared::shared;
 use crate::{files, fixture};
@@ -291,6 +291,12 @@ fn other_objects_are_refused_with_a_word() {
     )
     .unwrap();
     assert!(detect(&path).is_err());
+}
+
+#[test]
+fn any_member_may_be_of_any_type() {
+    check_wrong_types(Format::Langfuse, &fixture(GARDEN));
+    check_wrong_types(Format::Langfuse, &fixture("langfuse/flat.json"));
 }
 
 /// What an export at this moment would have said: observations that had begun, those that had not

@@ -33,8 +33,7 @@ use shape::Shape;
 pub(super) fn fits(sample: &Sample) -> bool {
     match &sample.document {
         Some(document) => Shape::of(document).is_some(),
-        None if sample.records.is_empty() => markdown::fits(&sample.text),
-        None => lines::fits(&sample.text, &sample.records),
+        None => lines::fits(&sample.text, &sample.records) || markdown::fits(&sample.text),
     }
 }
 
@@ -47,9 +46,10 @@ pub(super) fn open(path: &Path, session: Option<&str>) -> Result<Box<dyn Transcr
     if sample.document.is_some() {
         return whole::open(path, session);
     }
-    match sample.records.is_empty() {
-        true => markdown::open(path, session),
-        false => lines::open(path, session, &sample.records),
+    // A text may have objects among its lines too.
+    match sample.text.trim_start().starts_with('{') {
+        true => lines::open(path, session, &sample.records),
+        false => markdown::open(path, session),
     }
 }
 

@@ -122,7 +122,8 @@ fn is_answer(value: &Value) -> bool {
 fn is_chatgpt(value: &Value) -> bool {
     let node = |node: &Value| node.get("message").is_some() && node.get("children").is_some();
     let mapping = value.get("mapping").and_then(Value::as_object);
-    mapping.is_some_and(|nodes| !nodes.is_empty() && nodes.values().take(LOOK).all(node))
+    let named = text(value, "conversation_id").is_some();
+    mapping.is_some_and(|nodes| (named || !nodes.is_empty()) && nodes.values().take(LOOK).all(node))
 }
 
 fn is_claude_ai(value: &Value) -> bool {

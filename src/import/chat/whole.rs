@@ -56,7 +56,8 @@ struct Chats {
     strict: bool,
     /// The exact bytes of a file that the strict reader refused are kept with its last frame.
     file: Option<(String, Record)>,
-    many: Option<Export>,
+    /// Whether it is a list of conversations.
+    many: bool,
     waiting: VecDeque<Value>,
     total: usize,
     done: usize,
@@ -84,7 +85,7 @@ pub(super) fn open(path: &Path, session: Option<&str>) -> Result<Box<dyn Transcr
         name,
         strict,
         file: refused.map(|key| (key, file)),
-        many: None,
+        many: false,
         waiting: VecDeque::new(),
         total: 0,
         done: 0,
@@ -93,8 +94,8 @@ pub(super) fn open(path: &Path, session: Option<&str>) -> Result<Box<dyn Transcr
         chat: None,
     };
     let opening = match (shape, value) {
-        (Shape::Many(export), Value::Array(items)) => {
-            chats.many = Some(export);
+        (Shape::Many(_), Value::Array(items)) => {
+            chats.many = true;
             chats.total = items.len();
             chats.waiting = items.into();
             opening(&chats.name, agent(shape), None, true)
@@ -139,7 +140,7 @@ impl Parts for Chats {
     fn step(&mut self, out: &mut Sink<'_>) -> bool {
         if let Some(mut chat) = self.chat.take() {
             if chat.step(out) {
-                self.done += usize::from(self.many.is_none());
+                self.done += usize::from(!self.many);
                 self.chat = Some(chat);
             } else {
                 chat.account(out);
@@ -166,13 +167,9 @@ impl Parts for Chats {
 impl Chats {
     /// Opens the run of the next conversation of a list.
     fn begin(&mut self, conversation: Value, out: &mut Sink<'_>) {
-        let Some(export) = self.many else { return };
-        let shape = match export {
-            Export::ChatGpt => Shape::ChatGpt,
-            Export::ClaudeAi => Shape::ClaudeAi,
-            Export::Exchanges => Shape::Exchange,
-        };
-        if Shape::of(&conversation).is_none() {
+        let single =
+            |shape: &Shape| matches!(shape, Shape::ChatGpt | Shape::ClaudeAi | Shape::Exchange);
+        let Some(shape) = Shape::of(&conversation).filter(single) else {
             out.record();
             out.unmapped();
             let key = format!("item/{}", self.done);
@@ -180,7 +177,7 @@ impl Chats {
             frame.class("unmapped");
             frame.attach(Payload::json("record", &conversation, self.strict));
             return out.frame(frame);
-        }
+        };
         // By its own id; without one, or with one that was there already, by its place.
         let own = id(&conversation).map(key_part);
         let own = own.filter(|id| self.seen.insert(id.clone()));
