@@ -22,11 +22,37 @@ pub(super) trait Parts: Send {
 /// # Errors
 /// The file cannot be read, is larger than [`FILE_BYTES`], or is no JSON object.
 pub(super) fn read(path: &Path, format: Format) -> Result<(Record, u64), ImportError> {
-    let Some(bytes) = read_whole(path, FILE_BYTES)? else {
+    let bytes = bytes(path, format)?;
+    record_of(path, format, record::read(&bytes), &bytes)
+}
+
+/// Reads the one JSON object or list of a file.
+///
+/// # Errors
+/// As [`read`]'s.
+pub(super) fn read_list(path: &Path, format: Format) -> Result<(Record, u64), ImportError> {
+    let bytes = bytes(path, format)?;
+    record_of(path, format, record::read_list(&bytes), &bytes)
+}
+
+/// The bytes of a file that is read as a whole.
+///
+/// # Errors
+/// The file cannot be read, or is larger than [`FILE_BYTES`].
+pub(super) fn bytes(path: &Path, format: Format) -> Result<Vec<u8>, ImportError> {
+    read_whole(path, FILE_BYTES)?.ok_or_else(|| {
         let why = format!("it is larger than {} MiB", FILE_BYTES >> 20);
-        return Err(format.refused(path, why));
-    };
-    match record::read(&bytes) {
+        format.refused(path, why)
+    })
+}
+
+fn record_of(
+    path: &Path,
+    format: Format,
+    reading: Reading,
+    bytes: &[u8],
+) -> Result<(Record, u64), ImportError> {
+    match reading {
         Reading::Record(record) => Ok((record, bytes.len() as u64)),
         Reading::Blank => Err(format.refused(path, "it is empty")),
         Reading::Torn(why) => Err(format.refused(path, why)),
@@ -69,7 +95,10 @@ impl<P: Parts> Transcript for Document<P> {
     fn progress(&self) -> (u64, u64) {
         // Estimated: parts are of different lengths.
         let (done, total) = self.parts.progress();
-        let done = self.length.saturating_mul(done as u64) / total.max(1) as u64;
+        let done = match total as u64 {
+            0 => self.length,
+            total => self.length.saturating_mul(done as u64) / total,
+        };
         (done, self.length)
     }
 }

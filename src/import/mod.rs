@@ -37,6 +37,7 @@ mod langfuse;
 mod mini_swe;
 mod opencode;
 mod openhands;
+mod tree;
 
 pub use format::Format;
 

@@ -16,7 +16,7 @@ use super::request::{FrameRequest, object};
 const LIMITS: Limits = Limits {
     bytes: usize::MAX,
     depth: 28,
-    object: true,
+    object: false,
 };
 
 /// A record as a value.
@@ -34,16 +34,26 @@ pub struct Record {
 /// What a line turned out to be.
 #[derive(Debug)]
 pub enum Reading {
-    /// A JSON object.
+    /// A JSON object, or a list where one was asked for.
     Record(Record),
     /// Nothing but white space.
     Blank,
-    /// No JSON object: cut off, two records glued together, or never a record.
+    /// No such JSON: cut off, two records glued together, or never a record.
     Torn(String),
 }
 
-/// Reads the bytes of a line or of a file.
+/// Reads the bytes of a line or of a file that are one JSON object.
 pub fn read(bytes: &[u8]) -> Reading {
+    match read_list(bytes) {
+        Reading::Record(record) if !record.value.is_object() => {
+            Reading::Torn("this is JSON, but not an object".to_owned())
+        }
+        other => other,
+    }
+}
+
+/// Reads the bytes of a file that are one JSON object or list.
+pub fn read_list(bytes: &[u8]) -> Reading {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Reading::Blank;
     }
@@ -59,12 +69,12 @@ pub fn read(bytes: &[u8]) -> Reading {
         _ => Cow::Borrowed(text.as_ref()),
     };
     match serde_json::from_str(&mended) {
-        Ok(value @ Value::Object(_)) => Reading::Record(Record {
+        Ok(value @ (Value::Object(_) | Value::Array(_))) => Reading::Record(Record {
             value,
             raw: refused.map(|_| raw_payload(bytes)),
             refused,
         }),
-        Ok(_) => Reading::Torn("this is JSON, but not an object".to_owned()),
+        Ok(_) => Reading::Torn("this is JSON, but not an object or a list".to_owned()),
         Err(error) => Reading::Torn(match strict {
             Some(fault) => fault.to_string(),
             None => error.to_string(),
@@ -179,6 +189,34 @@ pub fn extract_base64(slot: &mut Value, frame: &mut FrameRequest, name: &str, me
     }
 }
 
+/// Moves a data URL out of its record: into a payload of its bytes where it has base64 that would come
+/// back as the same text, and otherwise as text, like any URL.
+pub fn extract_data_url(slot: &mut Value, frame: &mut FrameRequest, name: &str) {
+    let decoded = slot.as_str().and_then(|text| {
+        let (media, base64) = text.strip_prefix("data:")?.split_once(";base64,")?;
+        onrecord_core::frame::check_media(media).ok()?;
+        Some((media.to_owned(), STANDARD.decode(base64).ok()?))
+    });
+    match decoded {
+        Some((media, bytes)) if (1..=PART_BYTES).contains(&bytes.len()) => {
+            let name = frame.attach(Payload::bytes(name, bytes, Some(&media)));
+            let mut mark = reference(&frame.key, &name);
+            mark["$as"] = "data_url".into();
+            *slot = mark;
+        }
+        _ => extract(slot, frame, name, true),
+    }
+}
+
+/// 16 hex digits that tell this value from others: the last part of the key of a frame about what a
+/// later version of the file may say differently.
+pub fn digest(value: &Value) -> String {
+    let hash = onrecord_core::digest::Hash::of(&[value.to_string().as_bytes()]);
+    let mut hex = hash.hex();
+    hex.truncate(16);
+    hex
+}
+
 /// What stands in a record in the place of a payload.
 fn reference(key: &str, name: &str) -> Value {
     object([("$frame", key.into()), ("$payload", name.into())])
@@ -248,6 +286,35 @@ mod tests {
         // Too deep for any reader: kept as it is, and no stack overflow.
         let deep = [vec![b'['; 100_000], vec![b']'; 100_000]].concat();
         assert!(matches!(read(&deep), Reading::Torn(_)));
+    }
+
+    #[test]
+    fn a_list_is_read_where_one_is_asked_for() {
+        assert!(matches!(read_list(b"[{\"a\":1}]"), Reading::Record(record) if record.strict()));
+        assert!(matches!(read_list(b"7"), Reading::Torn(_)));
+    }
+
+    #[test]
+    fn data_urls_become_their_bytes() {
+        let mut frame = FrameRequest::new("observation", "k", Turn::Open);
+        let mut value = json!([
+            "data:image/png;base64,AAEC",
+            "data:image/png;base64,AAE",
+            "https://example.org/a.png",
+            "data:;base64,AAEC",
+            7
+        ]);
+        for slot in value.as_array_mut().unwrap() {
+            extract_data_url(slot, &mut frame, "image");
+        }
+        let bytes = json!({"$frame": "k", "$payload": "image", "$as": "data_url"});
+        assert_eq!(value[0], bytes);
+        assert_eq!(value[1], json!({"$frame": "k", "$payload": "image_2"}));
+        assert_eq!(frame.payloads[0].media.as_deref(), Some("image/png"));
+        assert!(matches!(&frame.payloads[0].content, Content::Bytes(bytes) if bytes == &[0, 1, 2]));
+        assert!(
+            matches!(&frame.payloads[3].content, Content::Text(text) if text.starts_with("data:;"))
+        );
     }
 
     #[test]

@@ -22,7 +22,58 @@ pub struct Read {
 }
 
 pub fn read(path: &Path) -> Read {
-    let mut reader = Reader::open(path, None, None).unwrap();
+    read_all(Reader::open(path, None, None).unwrap())
+}
+
+/// Reads a JSON file of a format once for each of its values, each time with that one of a wrong type. It is refused, or read without an invented frame.
+pub fn check_wrong_types(format: Format, path: &Path) {
+    let whole: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let mut places = Vec::new();
+    pointers(&whole, &mut String::new(), &mut places);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("wrong.json");
+    let mut taken = 0;
+    for place in &places {
+        for wrong in [
+            json!(null),
+            json!(-7.5),
+            json!("x"),
+            json!([[7]]),
+            json!({"type": {}}),
+        ] {
+            let mut value = whole.clone();
+            *value.pointer_mut(place).unwrap() = wrong;
+            std::fs::write(&file, value.to_string()).unwrap();
+            if let Ok(reader) = Reader::open(&file, Some(format), None) {
+                read_all(reader);
+                taken += 1;
+            }
+        }
+    }
+    assert!(taken > places.len(), "{taken} of {}", places.len());
+}
+
+fn pointers(value: &Value, at: &mut String, places: &mut Vec<String>) {
+    places.push(at.clone());
+    let mut below = |name: &str, value: &Value| {
+        let length = at.len();
+        at.push('/');
+        at.push_str(&name.replace('~', "~0").replace('/', "~1"));
+        pointers(value, at, places);
+        at.truncate(length);
+    };
+    match value {
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                below(&index.to_string(), item);
+            }
+        }
+        Value::Object(members) => members.iter().for_each(|(name, item)| below(name, item)),
+        _ => {}
+    }
+}
+
+fn read_all(mut reader: Reader) -> Read {
     let mut read = Read {
         openings: Vec::new(),
         frames: Vec::new(),
@@ -97,7 +148,8 @@ fn check_opening(opening: &Opening) {
             "the server adds {taken}"
         );
     }
-    assert_eq!(opening.session["order"], "transcript");
+    let order = opening.session["order"].as_str().unwrap();
+    assert!(matches!(order, "transcript" | "time"), "{order}");
     check_payloads(&opening.payloads);
 }
 
@@ -173,9 +225,18 @@ fn restore(value: &mut Value, payloads: &HashMap<(String, String), &Payload>) {
     if let Some(name) = value.get("$payload").and_then(Value::as_str) {
         let frame = value["$frame"].as_str().unwrap();
         let payload = payloads[&(frame.to_owned(), name.to_owned())];
-        let base64 = value.get("$as") == Some(&json!("base64"));
-        assert_eq!(base64, matches!(payload.content, Content::Bytes(_)));
-        *value = value_of(payload);
+        let coded = value.get("$as").and_then(Value::as_str);
+        assert_eq!(
+            coded.is_some(),
+            matches!(payload.content, Content::Bytes(_))
+        );
+        *value = match (coded, value_of(payload)) {
+            (Some("data_url"), Value::String(base64)) => {
+                let media = payload.media.as_deref().unwrap();
+                json!(format!("data:{media};base64,{base64}"))
+            }
+            (_, value) => value,
+        };
         return;
     }
     match value {
@@ -219,6 +280,40 @@ pub fn check_nothing_lost(path: &Path, read: &Read) {
         let written: Value = serde_json::from_slice(line).unwrap();
         assert_eq!(record, written, "{key} of {}", path.display());
     }
+}
+
+/// The payload `record` of a frame, with the payloads of its thread put back.
+pub fn record(read: &Read, thread: usize, key: &str) -> Value {
+    let mut payloads = HashMap::new();
+    for frame in &read.frames[thread] {
+        for payload in &frame.payloads {
+            payloads.insert((frame.key.clone(), payload.name.clone()), payload);
+        }
+    }
+    let mut record = payload(frame(read, thread, key), "record");
+    restore(&mut record, &payloads);
+    record
+}
+
+/// The runs of an earlier version of a file are in those of a later one, frame by frame: nothing that
+/// was posted is posted differently. Answers how many frames are new.
+pub fn check_grows(shorter: &Read, longer: &Read) -> usize {
+    let mut known = 0;
+    for (thread, opening) in shorter.openings.iter().enumerate() {
+        let later = longer
+            .openings
+            .iter()
+            .position(|other| other.key == opening.key);
+        let later = later.unwrap_or_else(|| panic!("no run {}", opening.key));
+        let said = |opening: &Opening| format!("{opening:?}");
+        assert_eq!(said(opening), said(&longer.openings[later]));
+        for earlier in &shorter.frames[thread] {
+            let said = |frame: &FrameRequest| format!("{frame:?}");
+            assert_eq!(said(earlier), said(frame(longer, later, &earlier.key)));
+            known += 1;
+        }
+    }
+    longer.frames.iter().map(Vec::len).sum::<usize>() - known
 }
 
 fn leaves(value: &Value, out: &mut HashSet<String>) {

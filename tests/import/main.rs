@@ -7,9 +7,11 @@
     reason = "a test fails so"
 )]
 
+mod chat;
 mod check;
 mod client;
 mod fake;
+mod langfuse;
 mod mapping;
 mod posting;
 #[path = "../shared/mod.rs"]
