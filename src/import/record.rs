@@ -105,7 +105,7 @@ fn trim(bytes: &[u8]) -> (&[u8], Option<&'static str>) {
 
 /// Puts U+FFFD in the place of each escaped half of a surrogate pair, so that the rest of the record
 /// can be read. The exact bytes are kept beside it.
-fn mend_surrogates(text: &str) -> Cow<'_, str> {
+pub(super) fn mend_surrogates(text: &str) -> Cow<'_, str> {
     let bytes = text.as_bytes();
     let unit = |at: usize| -> Option<u16> {
         let escape = bytes.get(at..at + 6)?;

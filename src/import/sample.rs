@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
+use super::document::FILE_BYTES;
 use super::lines::Lines;
-use super::record::{self, Reading};
+use super::record::{self, Reading, mend_surrogates};
 use super::{ImportError, open_file};
 
 /// Lines that are looked through for records.
@@ -81,8 +82,7 @@ impl Sample {
         } else {
             0
         };
-        file.seek(SeekFrom::Start(bom)).map_err(io)?;
-        sample.document = outline(file);
+        sample.document = outline(file, bom);
         Ok(sample)
     }
 
@@ -112,12 +112,30 @@ fn members(file: File) -> Vec<String> {
 }
 
 /// The outline of the one JSON value in the file; `None` where it is no such value. Takes the same
-/// memory however long the file is.
-fn outline(file: File) -> Option<Value> {
-    let mut reader = serde_json::Deserializer::from_reader(BufReader::new(file));
-    let value = Outline(DEPTH).deserialize(&mut reader).ok()?;
-    reader.end().ok()?;
-    Some(value)
+/// memory however long the file is, unless it has halves of surrogate pairs to be mended.
+fn outline(mut file: File, begin: u64) -> Option<Value> {
+    file.seek(SeekFrom::Start(begin)).ok()?;
+    let error = match outline_of(serde_json::Deserializer::from_reader(BufReader::new(&file))) {
+        Ok(value) => return Some(value),
+        Err(error) => error,
+    };
+    // serde_json has no other way of saying that a string has half of a surrogate pair.
+    if !error.is_syntax() || !error.to_string().contains("hex escape") {
+        return None;
+    }
+    file.seek(SeekFrom::Start(begin)).ok()?;
+    let mut text = String::new();
+    file.take(FILE_BYTES).read_to_string(&mut text).ok()?;
+    let mended = mend_surrogates(&text);
+    outline_of(serde_json::Deserializer::from_str(&mended)).ok()
+}
+
+fn outline_of<'de, R: serde_json::de::Read<'de>>(
+    mut reader: serde_json::Deserializer<R>,
+) -> serde_json::Result<Value> {
+    let value = Outline(DEPTH).deserialize(&mut reader)?;
+    reader.end()?;
+    Ok(value)
 }
 
 /// Reads a value of which only so many levels are kept.
@@ -216,6 +234,12 @@ mod tests {
         assert_eq!(kept["deep"], json!([[[[null]]]]));
         assert_eq!((&kept["none"], &kept["n"]), (&json!(null), &json!(-0.5)));
         assert_eq!(sample.records.len(), 1, "one line is a record too");
+    }
+
+    #[test]
+    fn halves_of_surrogate_pairs_hide_no_document() {
+        let sample = sample(b"{\n  \"a\": \"x\\ud800\",\n  \"b\": 1\n}\n");
+        assert_eq!(sample.document, Some(json!({"a": "x\u{fffd}", "b": 1})));
     }
 
     #[test]
