@@ -1,6 +1,9 @@
 //! A child's run (a subagent's, a sample's) and its parent's, linked both ways.
 
+use std::collections::HashMap;
 use std::path::Path;
+
+use onrecord_core::digest::Hash;
 
 use super::request::{FrameRequest, Link, Turn, key_part, label};
 use super::stem;
@@ -60,4 +63,28 @@ pub fn is_child_file(path: &Path) -> bool {
     let folder = path.parent().and_then(Path::file_name);
     let folder = folder.is_some_and(|name| name == "subagents" || name == "subagent");
     folder || stem(path).starts_with("agent-")
+}
+
+/// The calls that start children, by what they told them, for formats in which neither names the other.
+/// Only digests are kept.
+#[derive(Default)]
+pub(super) struct Prompts(HashMap<Hash, Option<String>>);
+
+impl Prompts {
+    /// A call told a child this.
+    pub fn told(&mut self, prompt: &str, call: &str) {
+        // Two calls that said the same: which of them started the child would be a guess.
+        let other = self.0.contains_key(&Self::digest(prompt));
+        let call = (!other).then(|| call.to_owned());
+        self.0.insert(Self::digest(prompt), call);
+    }
+
+    /// The key of the one call that told a child this.
+    pub fn call_of(&self, prompt: &str) -> Option<String> {
+        self.0.get(&Self::digest(prompt)).cloned().flatten()
+    }
+
+    fn digest(prompt: &str) -> Hash {
+        Hash::of(&[prompt.trim().as_bytes()])
+    }
 }

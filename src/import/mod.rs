@@ -9,6 +9,7 @@
 //! own, `open` gives a [`Transcript`]. Files of lines are read by [`jsonl`], files of one JSON value by
 //! [`document`]; what they have in common as conversations is in [`conversation`].
 
+mod blocks;
 pub mod child;
 pub mod claude;
 pub mod conversation;
