@@ -65,6 +65,12 @@ pub fn is_child_file(path: &Path) -> bool {
     folder || stem(path).starts_with("agent-")
 }
 
+/// Whether an id of a transcript may be the name of a file or folder: it leads nowhere else.
+pub(super) fn is_plain(id: &str) -> bool {
+    let plain = |one: char| one.is_ascii_alphanumeric() || matches!(one, '-' | '_');
+    !id.is_empty() && id.chars().all(plain)
+}
+
 /// The calls that start children, by what they told them, for formats in which neither names the other.
 /// Only digests are kept.
 #[derive(Default)]
