@@ -46,7 +46,11 @@ pub(super) fn is_claude(record: &Value) -> bool {
         "message",
         "snapshot",
     ];
-    let known = is_conversation(record) || plain(type_of(record)).is_some();
+    let known = match type_of(record) {
+        // Others begin their sessions with a record of this type too.
+        "system" => member("uuid"),
+        kind => is_conversation(record) || plain(kind).is_some(),
+    };
     known && own.into_iter().any(member) && record.get("payload").is_none()
 }
 
