@@ -22,17 +22,17 @@ fn lines_become_turns_answers_and_calls() {
     );
     let expected = [
         ("context", 2),
-        ("decision", 1),
+        ("decision", 2),
         ("file_version", 1),
         ("memory", 1),
-        ("model_result", 2),
+        ("model_result", 3),
         ("observation", 8),
-        ("tool_call", 4),
-        ("tool_result", 4),
+        ("tool_call", 5),
+        ("tool_result", 5),
         ("turn", 1),
     ];
     assert_eq!(kinds(&read.frames[0]), expected.into_iter().collect());
-    assert_eq!((read.tally.records, read.tally.unmapped), (14, 1));
+    assert_eq!((read.tally.records, read.tally.unmapped), (15, 1));
     // The same message four times: said once, its counts and results as they came.
     assert_eq!(frame(&read, 0, "line/4").body.get("usage"), None);
     let counted = frame(&read, 0, "line/5");
@@ -72,6 +72,11 @@ fn lines_become_turns_answers_and_calls() {
         Some("2026-03-07T10:00:06.000000Z")
     );
     assert_eq!(frame(&read, 0, "line/10").body["action"], "rewind");
+    let approval = frame(&read, 0, "line/15/call/1/decision");
+    assert_eq!(
+        (&approval.body["decision"], &approval.body["approved"]),
+        (&json!("approval"), &json!(true))
+    );
 }
 
 #[test]

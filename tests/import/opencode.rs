@@ -65,17 +65,17 @@ fn messages_and_parts_become_turns_answers_and_calls() {
     assert_eq!(read.openings[0].session["agent_version"], "1.2.3");
     let expected = [
         ("context", 3),
-        ("decision", 1),
+        ("decision", 2),
         ("file_version", 2),
         ("model_result", 3),
         ("observation", 5),
         ("snapshot", 1),
-        ("tool_call", 4),
-        ("tool_result", 4),
+        ("tool_call", 5),
+        ("tool_result", 5),
         ("turn", 1),
     ];
     assert_eq!(kinds(&read.frames[0]), expected.into_iter().collect());
-    assert_eq!((read.tally.records, read.tally.unmapped), (25, 1));
+    assert_eq!((read.tally.records, read.tally.unmapped), (26, 1));
     let turn = frame(&read, 0, "message/msg_001");
     assert_eq!(payload(turn, "prompt"), json!("Turn the mill stones."));
     assert_eq!(payload(turn, "synthetic"), json!("Called the Read tool."));
@@ -96,6 +96,8 @@ fn messages_and_parts_become_turns_answers_and_calls() {
     assert_eq!(payload(version, "before"), json!("1\n"));
     let denied = frame(&read, 0, "message/msg_002/prt_106/decision");
     assert_eq!(denied.links, [link("cancelled", "message/msg_002/prt_106")]);
+    let agreed = frame(&read, 0, "message/msg_002/prt_107a/decision");
+    assert_eq!(agreed.body["decision"], "approval");
     let patch = frame(&read, 0, "message/msg_002/prt_109/file/1");
     let before = "message/msg_002/prt_105/file";
     assert!(patch.links.contains(&link("replaced", before)));

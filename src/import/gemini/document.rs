@@ -28,7 +28,9 @@ struct Session {
 
 pub(super) fn open(path: &Path, session: Option<&str>) -> Result<Box<dyn Transcript>, ImportError> {
     let (mut record, length) = document::read(path, Format::GeminiCli)?;
-    let opening = opening(path, session, &record.value);
+    let mut opening = opening(path, session, &record.value);
+    // A newer version goes on with the same session in lines of its own: the same messages, other keys.
+    opening.key.push_str("/document");
     let name = ["messages", "history"]
         .into_iter()
         .find(|name| record.value.get(name).is_some_and(Value::is_array));

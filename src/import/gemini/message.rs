@@ -248,6 +248,7 @@ impl Messages {
             frame.put("speaker", "user").link("cancelled", call_key);
             decision = Some(frame);
         }
+        let answer = self.plan_answer(key, call, &frame.key);
         extract_all(call, &[("result", "result")], &mut frame, strict);
         let version = self.file_version(key, call, &frame.key, strict);
         if let Some(shown) = call
@@ -258,7 +259,26 @@ impl Messages {
         }
         frames.push(frame);
         frames.extend(decision);
+        frames.extend(answer);
         frames.extend(version);
+    }
+
+    /// What a person said to the plan that this call put before them. The plan is a file of its own.
+    fn plan_answer(&self, key: &str, call: &Value, result: &str) -> Option<FrameRequest> {
+        let plan = call.get("name").and_then(Value::as_str) == Some("exit_plan_mode");
+        let said = call.pointer("/result/0/functionResponse/response/output");
+        let said = said.and_then(Value::as_str).filter(|_| plan)?;
+        let approved = said.starts_with("Plan approved");
+        if !approved && !said.starts_with("Plan rejected") {
+            return None;
+        }
+        let key = format!("{key}/decision");
+        let mut frame = self.conversation.classed("decision", "approval", key);
+        frame
+            .put("approved", approved)
+            .put("speaker", "user")
+            .link("derived_from", result);
+        Some(frame)
     }
 
     /// The version of a file that an edit wrote, as its account tells it.

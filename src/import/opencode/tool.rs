@@ -18,6 +18,9 @@ const DENIALS: [(&str, &str); 2] = [
     ("The user has specified a rule which prevents", "program"),
 ];
 
+/// The tool that ends well only where a person agreed to leave the plan and build.
+const AGREED: &str = "plan_exit";
+
 /// The call, its result when it is over, and what follows from it.
 pub(super) fn frames(
     part: Part,
@@ -102,13 +105,23 @@ fn result(
     let denial = DENIALS
         .into_iter()
         .find(|(start, _)| failed && said.starts_with(start));
-    let decision = denial.map(|(_, speaker)| {
+    if denial.is_some() {
         frame.put("status", "denied");
-        let key_of_decision = format!("{key}/decision");
+    }
+    let agreed = call.is_some_and(|call| call.name == Some(AGREED.into())) && !failed;
+    let key_of_decision = format!("{key}/decision");
+    let decision = if let Some((_, speaker)) = denial {
         let mut decision = conversation.classed("decision", "tool_denied", key_of_decision);
         decision.put("speaker", speaker).link("cancelled", key);
-        decision
-    });
+        Some(decision)
+    } else if agreed {
+        let mut decision = conversation.classed("decision", "approval", key_of_decision);
+        decision.put("approved", true).put("speaker", "user");
+        decision.link("derived_from", frame.key.clone());
+        Some(decision)
+    } else {
+        None
+    };
     let members = [
         ("output", "result"),
         ("error", "result"),
