@@ -172,7 +172,7 @@ pub async fn import(
 ) {
     let mut files = args.files.clone();
     // A child's run points to its parent's, which has to be there first.
-    files.sort_by_key(|file| crate::import::child::is_child_file(file));
+    files.sort_by_cached_key(|file| crate::import::child::is_child_file(file));
     let mut walk = walk::Walk::new(client, args, screen);
     for file in &files {
         if !walk.knows(file) {

@@ -1,5 +1,6 @@
 //! Sessions of Gemini CLI in both shapes, and recorded answers of its model.
 
+use onrecord::import::child::is_child_file;
 use onrecord::import::{Format, Reader};
 use serde_json::{Value, json};
 
@@ -88,7 +89,9 @@ fn a_subagent_is_named_by_its_call() {
         [("codebase_investigator-77ab".to_owned(), call)]
     );
     let folder = fixture("gemini/c4d81f26-3e07-4a9b-8b52-7f1e6d0c9a09");
-    let child = crate::check::read(&folder.join("codebase_investigator-77ab.jsonl"));
+    let file = folder.join("codebase_investigator-77ab.jsonl");
+    assert!(is_child_file(&file) && !is_child_file(&fixture("gemini/session.jsonl")));
+    let child = crate::check::read(&file);
     assert_eq!(
         child.openings[0].session["parent_session_id"],
         "c4d81f26-3e07-4a9b-8b52-7f1e6d0c9a09"

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use onrecord::import::child::is_child_file;
 use onrecord::import::{Format, Reader, detect};
 use serde_json::{Value, json};
 
@@ -144,6 +145,10 @@ fn a_child_is_named_by_its_call_and_names_its_parent() {
     ));
     let session = &child.openings[0].session;
     assert_eq!(session["parent_session_id"], "ses_71c0a9f4e001");
+    // Of files named together the parent's comes first, whatever their names: its run is linked to.
+    let folder = fixture("opencode/storage/session/proj1");
+    let is_child = |name: &str| is_child_file(&folder.join(name));
+    assert!(is_child("ses_71c0a9f4e002.json") && !is_child("ses_71c0a9f4e001.json"));
 }
 
 #[test]
