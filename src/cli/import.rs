@@ -172,7 +172,7 @@ pub async fn import(
 ) {
     let mut files = args.files.clone();
     // A child's run points to its parent's, which has to be there first.
-    files.sort_by_key(|file| crate::import::child::is_child_file(file));
+    files.sort_by_cached_key(|file| crate::import::child::is_child_file(file));
     let mut walk = walk::Walk::new(client, args, screen);
     for file in &files {
         if !walk.knows(file) {
@@ -232,6 +232,7 @@ impl Screen {
     pub(crate) fn notice(&self, file: &Path, notice: &Notice, count: usize) {
         let file = file.display();
         self.bar.suspend(|| match count {
+            1..=NOTICES if notice.line == 0 => eprintln!("{file}: {}", notice.what),
             1..=NOTICES => eprintln!(
                 "{file}:{}: byte {}: {}",
                 notice.line, notice.offset, notice.what
@@ -266,7 +267,7 @@ impl Screen {
             }
         }
         if report.left_out_bytes > 0 {
-            write!(out, ", a cut last line left out")?;
+            write!(out, ", what is still being written left out")?;
         }
         writeln!(
             out,

@@ -9,6 +9,7 @@
 //! own, `open` gives a [`Transcript`]. Files of lines are read by [`jsonl`], files of one JSON value by
 //! [`document`]; what they have in common as conversations is in [`conversation`].
 
+mod blocks;
 pub mod child;
 pub mod claude;
 pub mod conversation;
@@ -105,7 +106,7 @@ pub struct Opening {
 /// Something that could not be read as a record, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// Number of the line, from 1.
+    /// Number of the line, from 1; 0 where it is about the file as a whole.
     pub line: u64,
     /// Byte offset of the line in the file.
     pub offset: u64,
@@ -152,7 +153,8 @@ pub struct Tally {
     pub unmapped: u64,
     /// Lines that are no record, kept as raw bytes.
     pub torn: u64,
-    /// Bytes of a last line that is still being written, left for the next import.
+    /// Bytes that are still being written (a last line, a call without its result), left for the next
+    /// import.
     pub left_out_bytes: u64,
 }
 
@@ -279,6 +281,16 @@ impl<'a> Sink<'a> {
     /// Counts a record.
     pub fn record(&mut self) {
         self.tally.records += 1;
+    }
+
+    /// Counts bytes that are still being written and are left for the next import.
+    pub fn left_out(&mut self, bytes: u64) {
+        self.tally.left_out_bytes += bytes;
+    }
+
+    /// Counts something that is no record and is kept as raw bytes.
+    pub fn torn(&mut self) {
+        self.tally.torn += 1;
     }
 
     /// Counts a record that no kind fits. It is kept whole, as an `observation` of the class `unmapped`.

@@ -172,6 +172,20 @@ pub fn extract(slot: &mut Value, frame: &mut FrameRequest, name: &str, strict: b
     *slot = reference(&frame.key, &name);
 }
 
+/// Moves the members of a value that are there into payloads: pairs of a member's and a payload's name.
+pub fn extract_all(
+    from: &mut Value,
+    members: &[(&str, &str)],
+    frame: &mut FrameRequest,
+    strict: bool,
+) {
+    for (member, name) in members {
+        if let Some(slot) = from.get_mut(*member) {
+            extract(slot, frame, name, strict);
+        }
+    }
+}
+
 /// Moves base64 out of its record into a payload of the bytes. What does not decode, or would not
 /// come back as the same text, is moved as text.
 pub fn extract_base64(slot: &mut Value, frame: &mut FrameRequest, name: &str, media: Option<&str>) {

@@ -7,15 +7,22 @@
     reason = "a test fails so"
 )]
 
+mod antigravity;
 mod chat;
 mod check;
 mod client;
+mod cursor;
+mod droid;
 mod fake;
+mod gemini;
+mod grok;
 mod langfuse;
 mod mapping;
+mod opencode;
 mod posting;
 #[path = "../shared/mod.rs"]
 mod shared;
+mod steady;
 mod torn;
 
 use std::path::{Path, PathBuf};

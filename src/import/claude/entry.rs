@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::message;
 use super::thread::Thread;
 use super::tools;
+use crate::import::blocks::type_of;
 use crate::import::record::{Record, extract};
 use crate::import::request::FrameRequest;
 use crate::import::text::{Written, written_time};
@@ -45,17 +46,17 @@ pub(super) fn is_claude(record: &Value) -> bool {
         "message",
         "snapshot",
     ];
-    let known = is_conversation(record) || plain(type_of(record)).is_some();
+    let known = match type_of(record) {
+        // Others begin their sessions with a record of this type too.
+        "system" => member("uuid"),
+        kind => is_conversation(record) || plain(kind).is_some(),
+    };
     known && own.into_iter().any(member) && record.get("payload").is_none()
 }
 
 /// Whether the record is marked as part of a subagent's conversation.
 pub(super) fn sidechain(record: &Value) -> Option<bool> {
     record.get("isSidechain").and_then(Value::as_bool)
-}
-
-pub(super) fn type_of(value: &Value) -> &str {
-    value.get("type").and_then(Value::as_str).unwrap_or("")
 }
 
 /// How a record without parts of its own is kept: frame kind, class, and the members that may stand

@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 
-use super::entry::{Entry, Mapped, type_of};
+use super::entry::{Entry, Mapped};
 use super::thread::Thread;
 use super::tools::{results, take_call, take_result};
-use crate::import::record::{extract, extract_base64};
+use crate::import::blocks::{first_text, take_block, type_of};
+use crate::import::record::extract;
 use crate::import::request::{FrameRequest, Turn, labels};
 use crate::import::text::is_label;
 
@@ -89,19 +90,6 @@ fn said(entry: &mut Entry, thread: &mut Thread) -> Mapped {
     Mapped::one(frame)
 }
 
-pub(super) fn first_text(content: &Value) -> String {
-    let text = match content {
-        Value::String(text) => Some(text.as_str()),
-        Value::Array(blocks) => blocks.iter().find_map(|block| match block {
-            Value::String(text) => Some(text.as_str()),
-            block => block.get("text").and_then(Value::as_str),
-        }),
-        _ => None,
-    };
-    let text = text.unwrap_or("").trim_start();
-    text.chars().take(64).collect()
-}
-
 /// Moves what a message says into payloads: texts under `name`, images and documents as their bytes.
 fn take_content(entry: &mut Entry, frame: &mut FrameRequest, name: &str) {
     let strict = entry.record.strict();
@@ -113,39 +101,6 @@ fn take_content(entry: &mut Entry, frame: &mut FrameRequest, name: &str) {
             }
         }
         content => extract(content, frame, name, strict),
-    }
-}
-
-/// Moves one block of content into a payload. Kinds without text stay in the record.
-pub(super) fn take_block(block: &mut Value, frame: &mut FrameRequest, name: &str, strict: bool) {
-    let kind = type_of(block).to_owned();
-    let slot = match kind.as_str() {
-        "text" => block.get_mut("text"),
-        "thinking" => block.get_mut("thinking"),
-        "redacted_thinking" => block.get_mut("data"),
-        "image" | "document" => return take_source(block, frame, &kind),
-        _ if block.is_string() => Some(block),
-        _ => None,
-    };
-    let name = if kind == "text" || kind.is_empty() {
-        name
-    } else {
-        kind.as_str()
-    };
-    if let Some(slot) = slot {
-        extract(slot, frame, name, strict);
-    }
-}
-
-pub(super) fn take_source(block: &mut Value, frame: &mut FrameRequest, name: &str) {
-    let media = block.pointer("/source/media_type").and_then(Value::as_str);
-    // A media type of the transcript is passed on where a frame may carry it.
-    let media = media
-        .filter(|media| onrecord_core::frame::check_media(media).is_ok())
-        .map(str::to_owned);
-    let base64 = block.pointer("/source/type").and_then(Value::as_str) == Some("base64");
-    if let Some(slot) = block.pointer_mut("/source/data").filter(|_| base64) {
-        extract_base64(slot, frame, name, media.as_deref());
     }
 }
 

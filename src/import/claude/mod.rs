@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use super::child::is_plain;
 use super::jsonl::{JsonLines, LineMapper};
 use super::payload::Payload;
 use super::record::Record;
@@ -217,8 +218,7 @@ fn subagent_files(session_file: &Path) -> Vec<(String, PathBuf)> {
 /// The file of a subagent that a session, or another subagent of it, names.
 fn subagent_file(path: &Path, agent: &str) -> Option<PathBuf> {
     // The id comes from a transcript: it names a file of these folders and no other.
-    let plain = |one: char| one.is_ascii_alphanumeric() || matches!(one, '-' | '_');
-    if !agent.chars().all(plain) {
+    if !is_plain(agent) {
         return None;
     }
     let name = format!("agent-{agent}.jsonl");

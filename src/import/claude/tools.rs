@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::entry::{Entry, Mapped, type_of};
-use super::message::{first_text, take_block, take_source};
+use super::entry::{Entry, Mapped};
 use super::thread::{Call, Thread};
+use crate::import::blocks::{self, first_text, take_block, type_of};
 use crate::import::payload::Payload;
 use crate::import::record::extract;
 use crate::import::request::{FrameRequest, label};
@@ -66,23 +66,9 @@ pub(super) fn take_result(
         if let Some(exit) = exit_code(&first_text(content)).filter(|_| failed) {
             result.put("exit", exit);
         }
-        take_result_content(content, &mut result, strict);
+        blocks::take_result(content, &mut result, strict);
     }
     (result, call)
-}
-
-/// A result that is one text becomes text; of several blocks the images become their bytes, and the
-/// rest is kept as JSON.
-fn take_result_content(content: &mut Value, result: &mut FrameRequest, strict: bool) {
-    if let Value::Array(blocks) = content {
-        if let [only] = blocks.as_mut_slice() {
-            return take_block(only, result, "result", strict);
-        }
-        for block in blocks.iter_mut().filter(|block| type_of(block) == "image") {
-            take_source(block, result, "image");
-        }
-    }
-    extract(content, result, "result", strict);
 }
 
 /// `Exit code N`, with which the results of failed commands begin.
