@@ -1,7 +1,7 @@
 //! Starting a server: the database, the keys, the first tenant and its token.
 
 use crate::http::body::Memory;
-use crate::http::{App, BODY_IDLE, BODY_MEMORY_MIB, UPLOAD_BYTES, VERIFICATIONS};
+use crate::http::{App, BODY_IDLE, BODY_MEMORY_MIB, Streams, UPLOAD_BYTES, VERIFICATIONS};
 use crate::postgres::{Cluster, Durability, PostgresError};
 use crate::record::{RecordError, Recorder};
 use crate::store::{Store, StoreError};
@@ -121,6 +121,7 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
         body_idle: BODY_IDLE,
         body_memory: Memory::new(BODY_MEMORY_MIB),
         verifications: Arc::new(Semaphore::new(VERIFICATIONS)),
+        streams: Streams::default(),
     };
     Ok(Started {
         app,

@@ -4,6 +4,7 @@
 mod append_frames;
 pub mod body;
 mod export_run;
+mod follow_run;
 mod frame_stream;
 mod health;
 mod open_run;
@@ -19,6 +20,7 @@ mod tenants;
 mod tokens;
 mod verification;
 
+pub use follow_run::Streams;
 pub use serve::serve;
 
 use crate::record::Recorder;
@@ -55,6 +57,8 @@ pub struct App {
     pub body_memory: body::Memory,
     /// Verifications that may run at once: each takes a thread, and as long as its sender likes.
     pub verifications: Arc<Semaphore>,
+    /// Streams of events.
+    pub streams: Streams,
 }
 
 /// MiB of bodies that are read and recorded at once. A body takes up to six times its length while it is
@@ -114,6 +118,7 @@ fn routes() -> OpenApiRouter<App> {
             read_frames::read_frames
         ))
         .routes(routes!(read_frames::read_frame))
+        .routes(routes!(follow_run::follow_run))
         .routes(routes!(seal_run::seal_run, seal_run::read_seal))
         .routes(routes!(seal_run::sign_head))
         .routes(routes!(export_run::export_run))

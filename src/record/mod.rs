@@ -5,6 +5,7 @@
 
 mod admin;
 pub mod append;
+pub mod follow;
 mod head;
 pub mod intake;
 pub mod open;
@@ -160,6 +161,7 @@ pub struct Recorder {
     pub(crate) store: Store,
     pub(crate) vault: Arc<Vault>,
     tasks: TaskTracker,
+    followed: follow::Followed,
 }
 
 impl Recorder {
@@ -169,6 +171,7 @@ impl Recorder {
             store,
             vault,
             tasks: TaskTracker::new(),
+            followed: follow::Followed::default(),
         }
     }
 

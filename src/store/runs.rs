@@ -91,6 +91,28 @@ pub(crate) async fn find(tx: &mut Tx, run: &RunId) -> Result<Option<RunRow>, Sto
     row.map(|row| read(&row)).transpose()
 }
 
+/// How many frames runs have, and whether they are sealed; those that are not there are left out.
+pub(crate) async fn sizes(
+    tx: &mut Tx,
+    runs: &[RunId],
+) -> Result<Vec<(RunId, u64, bool)>, StoreError> {
+    let names: Vec<&str> = runs.iter().map(RunId::as_str).collect();
+    let rows: Vec<(String, i64, bool)> =
+        sqlx::query_as("select run, size, sealed_at is not null from runs where run = any($1)")
+            .bind(names)
+            .fetch_all(&mut **tx)
+            .await?;
+    rows.into_iter()
+        .map(|(run, size, sealed)| {
+            let size = unsigned(size, "runs", "size")?;
+            let id = run
+                .parse()
+                .map_err(|_| contradiction("runs", "run", &run))?;
+            Ok((id, size, sealed))
+        })
+        .collect()
+}
+
 /// The run that was opened with a key.
 pub(crate) async fn opened_with(
     tx: &mut Tx,

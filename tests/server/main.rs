@@ -12,6 +12,7 @@ mod cases;
 mod concurrency;
 mod contract;
 mod database;
+mod follow;
 mod hang_up;
 #[path = "../harness/mod.rs"]
 mod harness;
