@@ -7,6 +7,7 @@ mod export_run;
 mod follow_run;
 mod frame_stream;
 mod health;
+mod list_runs;
 mod open_run;
 pub mod problem;
 mod read_frames;
@@ -111,7 +112,7 @@ impl Modify for Token {
 
 fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Document::openapi())
-        .routes(routes!(open_run::open_run, read_run::list_runs))
+        .routes(routes!(open_run::open_run, list_runs::list_runs))
         .routes(routes!(read_run::read_run))
         .routes(routes!(
             append_frames::append_frames,

@@ -501,6 +501,24 @@ async fn every_refusal_is_a_problem() {
         ),
         (
             "GET",
+            "/v1/runs?since=later".to_owned(),
+            400,
+            "malformed_parameter",
+        ),
+        (
+            "GET",
+            "/v1/runs?until=%00".to_owned(),
+            400,
+            "malformed_parameter",
+        ),
+        (
+            "GET",
+            "/v1/runs?prefix=01k".to_owned(),
+            400,
+            "malformed_parameter",
+        ),
+        (
+            "GET",
             "/v1/runs/nonsense".to_owned(),
             400,
             "malformed_parameter",
@@ -667,6 +685,42 @@ async fn lists_come_in_pages() {
     );
     let page = api.get("/v1/runs?limit=2&before=2").await.is(200).json();
     assert_eq!((numbers(&page), page["next"].as_u64()), (vec![1], None));
+    // Times and ids cut a list; the pages of what is left are as dense.
+    let all = api.get("/v1/runs").await.is(200).json();
+    let opened = |place: usize| all["runs"][place]["opened_at"].as_str().unwrap();
+    for (query, expected, next) in [
+        (format!("since={}", opened(3)), vec![5, 4, 3, 2], None),
+        (format!("until={}", opened(1)), vec![3, 2, 1], None),
+        (
+            format!("since={}&until={}", opened(3), opened(1)),
+            vec![3, 2],
+            None,
+        ),
+        (format!("since={}&limit=2", opened(3)), vec![5, 4], Some(4)),
+        (
+            format!("since={}&limit=2&before=4", opened(3)),
+            vec![3, 2],
+            None,
+        ),
+        ("since=1h".to_owned(), vec![5, 4, 3, 2, 1], None),
+        ("until=1h".to_owned(), vec![], None),
+        ("since=4000000000w".to_owned(), vec![5, 4, 3, 2, 1], None),
+        ("since=9999-01-01".to_owned(), vec![], None),
+        ("prefix=0".to_owned(), vec![5, 4, 3, 2, 1], None),
+        ("prefix=7".to_owned(), vec![], None),
+        (
+            format!("prefix={}", all["runs"][2]["run"].as_str().unwrap()),
+            vec![3],
+            None,
+        ),
+    ] {
+        let page = api.get(&format!("/v1/runs?{query}")).await.is(200).json();
+        assert_eq!(
+            (numbers(&page), page["next"].as_u64()),
+            (expected, next),
+            "{query}"
+        );
+    }
     let page = api
         .get("/v1/runs?agent=odd&outcome=unknown&status=open")
         .await
