@@ -1,6 +1,7 @@
 //! The HTTP client of every command: addresses, the token, retries, and errors that say what to do.
 
 mod error;
+mod events;
 
 use std::os::fd::AsFd as _;
 use std::path::Path;
@@ -16,6 +17,7 @@ use tokio::io::AsyncWriteExt as _;
 
 use error::foreign;
 pub use error::{ClientError, Problem};
+pub use events::{Event, Events};
 
 /// Where `onrecord serve` listens unless told otherwise.
 pub const DEFAULT_URL: &str = "http://127.0.0.1:8470";
@@ -346,9 +348,13 @@ impl Client {
     }
 
     fn broken(&self, error: &reqwest::Error) -> ClientError {
+        self.broken_off(&innermost(error))
+    }
+
+    fn broken_off(&self, why: &str) -> ClientError {
         ClientError::Broken {
             url: self.base.clone(),
-            why: innermost(error),
+            why: why.to_owned(),
         }
     }
 
@@ -422,10 +428,7 @@ impl Client {
         if let Ok(end) = serde_json::from_slice::<BatchEnd>(&rest) {
             return end.close(answers);
         }
-        Err(ClientError::Broken {
-            url: self.base.clone(),
-            why: "the answer ended before its last line".to_owned(),
-        })
+        Err(self.broken_off("the answer ended before its last line"))
     }
 }
 

@@ -13,11 +13,14 @@ pub mod runs;
 pub mod seal;
 pub mod serve;
 pub mod show;
-mod table;
+pub mod tail;
 pub mod tenant;
+mod terminal;
+mod timeline;
 pub mod token;
 pub mod trust;
 pub mod verify;
+mod which_run;
 
 use crate::client::{Client, ServerArgs};
 use clap::{Parser, Subcommand};
@@ -28,6 +31,15 @@ use tracing_subscriber::EnvFilter;
 #[derive(Parser)]
 #[command(name = "onrecord", version, about, max_term_width = 100)]
 pub struct Cli {
+    /// When to colour what is printed for people; `auto` on a terminal, unless NO_COLOR is set
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_possible_values = false
+    )]
+    color: clap::ColorChoice,
     #[command(subcommand)]
     command: Command,
 }
@@ -44,6 +56,8 @@ enum Command {
     Runs(WithServer<runs::RunsArgs>),
     /// Show a run as a timeline
     Show(WithServer<show::ShowArgs>),
+    /// Follow a run live, until it is sealed
+    Tail(WithServer<tail::TailArgs>),
     /// Seal a run
     Seal(WithServer<seal::SealArgs>),
     /// Export a run as a bundle that anyone can check
@@ -82,6 +96,12 @@ impl<T: clap::Args> WithServer<T> {
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
+    match cli.color {
+        clap::ColorChoice::Auto => anstream::ColorChoice::Auto,
+        clap::ColorChoice::Always => anstream::ColorChoice::Always,
+        clap::ColorChoice::Never => anstream::ColorChoice::Never,
+    }
+    .write_global();
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -96,7 +116,10 @@ pub fn main() -> ExitCode {
 }
 
 fn fail(error: &anyhow::Error) -> ExitCode {
-    eprintln!("error: {}", told(error));
+    if error.is::<terminal::Closed>() {
+        return ExitCode::SUCCESS;
+    }
+    terminal::tell(format_args!("error: {}", told(error)));
     ExitCode::FAILURE
 }
 
@@ -129,6 +152,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Show(args) => {
             let (args, client) = args.client()?;
             show::run(args, client).await?;
+        }
+        Command::Tail(args) => {
+            let (args, client) = args.client()?;
+            tail::run(args, client).await?;
         }
         Command::Seal(args) => {
             let (args, client) = args.client()?;

@@ -1,6 +1,6 @@
 //! `onrecord token`: API tokens of the tenant.
 
-use super::table::{seconds, table};
+use super::terminal::{Column, Screen, seconds, show, table};
 use crate::client::Client;
 use clap::Subcommand;
 use serde_json::{Value, json};
@@ -44,6 +44,27 @@ enum TokenCommand {
     },
 }
 
+const COLUMNS: [Column; 6] = [
+    Column::kept("ID"),
+    Column {
+        least: Some(10),
+        ..Column::kept("NAME")
+    },
+    Column {
+        least: Some(10),
+        ..Column::kept("ROLES")
+    },
+    Column {
+        least: Some(12),
+        ..Column::kept("ACTOR")
+    },
+    Column {
+        leave_out: 1,
+        ..Column::kept("CREATED (UTC)")
+    },
+    Column::kept("STATE"),
+];
+
 /// Runs the command.
 pub async fn run(args: TokenArgs, client: Client) -> anyhow::Result<()> {
     match args.command {
@@ -77,15 +98,15 @@ pub async fn run(args: TokenArgs, client: Client) -> anyhow::Result<()> {
                 .map(Vec::as_slice)
                 .unwrap_or_default();
             if json {
-                return tokens
-                    .iter()
-                    .try_for_each(|token| super::print(&format!("{token}\n")));
+                return show(
+                    &tokens
+                        .iter()
+                        .map(|token| format!("{token}\n"))
+                        .collect::<String>(),
+                );
             }
             let rows: Vec<Vec<String>> = tokens.iter().map(row).collect();
-            super::print(&table(
-                &["ID", "NAME", "ROLES", "ACTOR", "CREATED", "STATE"],
-                &rows,
-            ))
+            show(&table(Screen::stdout(), &COLUMNS, &rows))
         }
         TokenCommand::Revoke { id } => {
             client.delete(&format!("/v1/tokens/{id}")).await?;
