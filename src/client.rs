@@ -244,6 +244,19 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn download(&self, path: &str, to: &Path) -> Result<u64, ClientError> {
+        self.download_with(path, to, |_| ()).await
+    }
+
+    /// The same, and says again and again how many bytes there are.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn download_with(
+        &self,
+        path: &str,
+        to: &Path,
+        progress: impl Fn(u64),
+    ) -> Result<u64, ClientError> {
         let file_error = |source| ClientError::File {
             path: to.to_owned(),
             source,
@@ -260,7 +273,7 @@ impl Client {
             .map_err(file_error)?;
         let handle = temporary.as_file().try_clone().map_err(file_error)?;
         let mut file = tokio::fs::File::from_std(handle);
-        let length = self.copy(answer, &mut file, file_error).await?;
+        let length = self.copy(answer, &mut file, progress, file_error).await?;
         file.sync_all().await.map_err(file_error)?;
         temporary
             .persist(to)
@@ -280,13 +293,14 @@ impl Client {
         };
         let handle = std::io::stdout().as_fd().try_clone_to_owned();
         let mut file = tokio::fs::File::from_std(handle.map_err(file_error)?.into());
-        self.copy(answer, &mut file, file_error).await
+        self.copy(answer, &mut file, |_| (), file_error).await
     }
 
     async fn copy(
         &self,
         answer: Response,
         to: &mut tokio::fs::File,
+        progress: impl Fn(u64),
         file_error: impl Fn(std::io::Error) -> ClientError,
     ) -> Result<u64, ClientError> {
         let mut length = 0;
@@ -295,6 +309,7 @@ impl Client {
             let chunk = chunk.map_err(|error| self.broken(&error))?;
             length += chunk.len() as u64;
             to.write_all(&chunk).await.map_err(&file_error)?;
+            progress(length);
         }
         to.flush().await.map_err(&file_error)?;
         Ok(length)

@@ -4,7 +4,7 @@
 //! the frame is told where that is another time, as it is in imported runs; what a transcript gives no time
 //! for has none.
 
-use super::terminal::{BAD, BOLD, DIM, DOUBTFUL, GOOD, Line, NAME, Screen};
+use super::terminal::{BAD, BOLD, DIM, DOUBTFUL, GOOD, Line, NAME, Screen, shortened};
 use anstyle::Style;
 use onrecord_core::timestamp::Timestamp;
 use serde_json::Value;
@@ -34,6 +34,8 @@ const HIDDEN: [&str; 7] = [
 ];
 /// From which difference on the two times of a frame are both shown, in microseconds.
 const SKEW_MICROS: i64 = 5_000_000;
+/// How much of a digest is shown on a terminal, in characters.
+const DIGEST_CHARS: usize = 13;
 /// How long a list may be that is shown, in characters.
 const LIST_CHARS: usize = 40;
 /// Where the details of a frame begin with `--full`.
@@ -94,7 +96,9 @@ impl Timeline {
             let label = frame["body"]["label"].as_str().unwrap_or("");
             let mut line = Line::default();
             line.add(BOLD, &format!("turn {number}  {label}"));
-            out.push('\n');
+            if self.last.is_some() {
+                out.push('\n');
+            }
             out.push_str(&line.render(self.screen));
             self.turn = turn;
         }
@@ -169,14 +173,17 @@ impl Timeline {
         if let Some(about) = about.filter(|_| !repeated) {
             facts.add(NAME, about);
         }
-        // The end of a line is cut to the terminal, so what people look for comes first.
-        facts.evidence(frame, call.is_some());
-        facts.members(body, |name| Some(name) == lead || told.contains(&name));
         let speaker = actor(frame);
         let is_own = matches!(word(&frame["actor"], "type"), "tool" | "system");
         if speaker != self.speaker && !is_own {
             facts.add(NAME, &format!("by {speaker}"));
         }
+        // The end of a line is cut to the terminal, so what people look for comes first.
+        facts.evidence(frame, call.is_some());
+        let is_terminal = self.screen.width.is_some();
+        facts.members(body, is_terminal, |name| {
+            Some(name) == lead || told.contains(&name)
+        });
         let recorded = times.recorded();
         if let Some(at) = recorded.filter(|at| *at != self.recorded) {
             facts.add(DIM, &format!("recorded {at}"));
@@ -261,12 +268,19 @@ impl Facts<'_> {
     }
 
     /// Members of the body that were not told, ids last.
-    fn members(&mut self, body: &Value, told: impl Fn(&str) -> bool) {
+    fn members(&mut self, body: &Value, shorten: bool, told: impl Fn(&str) -> bool) {
         let mut members = Vec::new();
         flatten(&mut members, "", body);
         members.sort_by_key(|(name, _)| name.ends_with("id"));
         for (name, value) in members {
             let hidden = HIDDEN.contains(&name.split('.').next().unwrap_or(""));
+            // Of a digest its beginning tells it from others, and there is more to see.
+            let is_digest = value.len() >= 32 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
+            let value = if shorten && is_digest {
+                shortened(&value, DIGEST_CHARS)
+            } else {
+                value
+            };
             if !hidden && !told(&name) {
                 self.add(Style::new(), &format!("{name}={value}"));
             }

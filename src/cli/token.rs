@@ -2,6 +2,7 @@
 
 use super::terminal::{Column, Screen, seconds, show, table};
 use crate::client::Client;
+use anyhow::bail;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
@@ -30,6 +31,9 @@ enum TokenCommand {
         /// From when it opens nothing, such as 2027-01-01T00:00:00Z
         #[arg(long, value_name = "TIME")]
         expires_at: Option<String>,
+        /// Print the answer as JSON: id and token
+        #[arg(long)]
+        json: bool,
     },
     /// List tokens, without their secrets
     List {
@@ -41,6 +45,9 @@ enum TokenCommand {
     Revoke {
         /// Its id, the part between the two underscores
         id: String,
+        /// Print the id as JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -74,6 +81,7 @@ pub async fn run(args: TokenArgs, client: Client) -> anyhow::Result<()> {
             actor_type,
             actor_id,
             expires_at,
+            json: as_json,
         } => {
             let mut request = json!({ "name": name, "roles": roles });
             if actor_type.is_some() || actor_id.is_some() {
@@ -86,6 +94,9 @@ pub async fn run(args: TokenArgs, client: Client) -> anyhow::Result<()> {
                 request["expires_at"] = time.into();
             }
             let (_, token): (_, Value) = client.post("/v1/tokens", &request).await?;
+            if as_json {
+                return super::print(&format!("{token}\n"));
+            }
             super::print(&format!(
                 "{}\n",
                 token["token"].as_str().unwrap_or_default()
@@ -108,11 +119,27 @@ pub async fn run(args: TokenArgs, client: Client) -> anyhow::Result<()> {
             let rows: Vec<Vec<String>> = tokens.iter().map(row).collect();
             show(&table(Screen::stdout(), &COLUMNS, &rows))
         }
-        TokenCommand::Revoke { id } => {
+        TokenCommand::Revoke { id, json: as_json } => {
+            let id = token_id(&id)?;
             client.delete(&format!("/v1/tokens/{id}")).await?;
+            if as_json {
+                return super::print(&format!("{}\n", json!({ "revoked": id })));
+            }
             super::print(&format!("revoked {id}\n"))
         }
     }
+}
+
+/// The id of a token. A whole token is taken for its id, so that nobody's secret gets into an address.
+fn token_id(text: &str) -> anyhow::Result<&str> {
+    let id = match text.strip_prefix("onr_") {
+        Some(rest) => rest.split('_').next().unwrap_or(rest),
+        None => text,
+    };
+    if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        bail!("that is no id of a token: `onrecord token list` has them in its first column");
+    }
+    Ok(id)
 }
 
 fn row(token: &Value) -> Vec<String> {

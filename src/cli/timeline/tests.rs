@@ -120,7 +120,7 @@ turn 1  build\\u{1b}[2J
      5  08:00:05.250    tool_call     shell
      6  08:00:06.250    observation   tools=a,b rows=(2)
      7  08:00:07.250    └ tool_result ok 2.0 s of 5 shell
-     8  08:00:08.250    gate_result   FAIL unit tests exit=1 by verifier:ci
+     8  08:00:08.250    gate_result   FAIL unit tests by verifier:ci exit=1
      9  08:00:09.250  turn_end        count=8
     10  08:00:10.250  outcome         FAILED verified_by→8 derived_from→run 01M8
 ";
