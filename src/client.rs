@@ -2,6 +2,7 @@
 
 mod error;
 mod events;
+mod probe;
 
 use std::os::fd::AsFd as _;
 use std::path::Path;
@@ -18,6 +19,7 @@ use tokio::io::AsyncWriteExt as _;
 use error::foreign;
 pub use error::{ClientError, Problem};
 pub use events::{Event, Events};
+pub use probe::Probe;
 
 /// Where `onrecord serve` listens unless told otherwise.
 pub const DEFAULT_URL: &str = "http://127.0.0.1:8470";
@@ -265,8 +267,11 @@ impl Client {
         if to.is_dir() {
             return Err(file_error(std::io::ErrorKind::IsADirectory.into()));
         }
-        let answer = self.send(&Request::read(path)).await?;
         let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder {
+            std::fs::metadata(folder).map_err(file_error)?;
+        }
+        let answer = self.send(&Request::read(path)).await?;
         let temporary = tempfile::Builder::new()
             .prefix(".onrecord-")
             .tempfile_in(folder.unwrap_or(Path::new(".")))

@@ -128,7 +128,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(verification::verify_file))
         .routes(routes!(verification::read_trust))
         .routes(routes!(tokens::create_token, tokens::list_tokens))
-        .routes(routes!(tokens::revoke_token))
+        .routes(routes!(tokens::read_token, tokens::revoke_token))
         .routes(routes!(tenants::create_tenant))
         .routes(routes!(health::live))
         .routes(routes!(health::ready))

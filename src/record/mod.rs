@@ -14,6 +14,7 @@ mod prepare;
 pub mod read;
 pub mod seal;
 
+pub(crate) use admin::TokenRow;
 pub(crate) use prepare::offload;
 
 use crate::access::AccessError;

@@ -9,6 +9,7 @@ mod bodies;
 mod bundles;
 mod by_hand;
 mod cases;
+mod command_line;
 mod concurrency;
 mod contract;
 mod database;
