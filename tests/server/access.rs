@@ -357,6 +357,33 @@ async fn no_tenant_sees_anothers_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_token_may_read_itself() {
+    let server = Server::start().await;
+    let api = &server.api;
+    let request =
+        json!({"name": "nightly", "roles": ["agent"], "actor": {"type": "agent", "id": "c"}});
+    let made = api.post("/v1/tokens", &request).await.is(201).json();
+    let own = api.with(made["token"].as_str().unwrap());
+    let path = format!("/v1/tokens/{}", made["id"].as_str().unwrap());
+    let token = own.get(&path).await.is(200).json();
+    assert_eq!(token["roles"], json!(["agent"]));
+    assert_eq!(token["actor"], json!({"type": "agent", "id": "c"}));
+    assert!(!token.to_string().contains(made["token"].as_str().unwrap()));
+    assert_eq!(api.get(&path).await.is(200).json(), token);
+    // Another's is for admins, and another tenant's is not there.
+    let owner = api.get("/v1/tokens").await.is(200).json();
+    let owner = format!("/v1/tokens/{}", owner["tokens"][0]["id"].as_str().unwrap());
+    own.get(&owner).await.problem(403, "role_missing");
+    own.get("/v1/tokens/%00").await.problem(403, "role_missing");
+    let other = api.new_tenant().await;
+    other.get(&path).await.problem(404, "token_not_found");
+    other
+        .get("/v1/tokens/%00")
+        .await
+        .problem(404, "token_not_found");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn tokens_that_open_nothing() {
     let server = Server::start().await;
     let api = &server.api;

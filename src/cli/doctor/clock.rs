@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_off_is_named() {
-        let at = |second| Timestamp::from_micros(second * 1_000_000);
+        let at = |second: i64| Timestamp::from_micros(second * 1_000_000);
         let mut findings = Findings::default();
         check(&mut findings, at(100), at(98), at(110));
         check(&mut findings, at(100), None, None);
