@@ -1,6 +1,6 @@
 //! The command line: one command a file.
 //!
-//! Exit codes are in [`EXIT_CODES`], and for people in `docs/cli.md`.
+//! Exit codes: `EXIT_CODES`, which `--help` prints, and for people `docs/cli.md`.
 
 pub mod completions;
 pub mod demo;

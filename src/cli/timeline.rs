@@ -4,12 +4,14 @@
 //! the frame is told where that is another time, as it is in imported runs; what a transcript gives no time
 //! for has none.
 
+mod times;
+
 use super::terminal::{BAD, BOLD, DIM, DOUBTFUL, GOOD, Line, NAME, Screen, shortened};
 use anstyle::Style;
-use onrecord_core::timestamp::Timestamp;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
+use times::Times;
 
 /// Members of bodies that say what a frame is about, the first of which is shown without its name.
 const LEADS: [&str; 8] = [
@@ -32,8 +34,6 @@ const HIDDEN: [&str; 7] = [
     "label",
     "run_no",
 ];
-/// From which difference on the two times of a frame are both shown, in microseconds.
-const SKEW_MICROS: i64 = 5_000_000;
 /// How much of a digest is shown on a terminal, in characters.
 const DIGEST_CHARS: usize = 13;
 /// How long a list may be that is shown, in characters.
@@ -327,62 +327,6 @@ impl Facts<'_> {
                 &["status", "exit"]
             }
             _ => &[],
-        }
-    }
-}
-
-/// The two times of a frame.
-#[derive(Clone)]
-struct Times {
-    occurred: Option<Timestamp>,
-    at: Option<Timestamp>,
-}
-
-impl Times {
-    fn of(frame: &Value) -> Self {
-        let time = |name| frame[name].as_str().and_then(|text| text.parse().ok());
-        Self {
-            occurred: time("occurred_at"),
-            at: time("at"),
-        }
-    }
-
-    /// The run's own clock.
-    fn shown(&self, imported: bool) -> Option<Timestamp> {
-        self.occurred.or(self.at.filter(|_| !imported))
-    }
-
-    /// When the store took it, to the second, where that is another time.
-    fn recorded(&self) -> Option<String> {
-        let (occurred, at) = (self.occurred?, self.at?);
-        let differ = (at.micros() - occurred.micros()).abs() > SKEW_MICROS;
-        differ.then(|| {
-            at.to_string()
-                .get(..19)
-                .unwrap_or_default()
-                .replace('T', " ")
-        })
-    }
-
-    /// How long it was until another frame, on the clock that both have.
-    fn until(&self, later: &Self) -> Option<String> {
-        let (from, to) = match (self.occurred, later.occurred) {
-            (Some(from), Some(to)) => (from, to),
-            (None, None) => (self.at?, later.at?),
-            // Two clocks have no difference.
-            _ => return None,
-        };
-        let millis = (to.micros() - from.micros()) / 1_000;
-        match millis {
-            ..1 => None,
-            1..1_000 => Some(format!("{millis} ms")),
-            1_000..60_000 => Some(format!("{}.{} s", millis / 1_000, millis / 100 % 10)),
-            60_000..3_600_000 => Some(format!("{} min {} s", millis / 60_000, millis / 1_000 % 60)),
-            _ => Some(format!(
-                "{} h {} min",
-                millis / 3_600_000,
-                millis / 60_000 % 60
-            )),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! What this process commits is told at once. What others commit is found by one look every quarter of a
 //! second at the sizes of all runs that are followed here, however many follow them. Not by LISTEN and
-//! NOTIFY: a NOTIFY in the appending transaction takes a lock of the whole database at its commit, so every
+//! NOTIFY: a NOTIFY in the appending transaction takes a lock of the whole cluster at its commit, so every
 //! append would pay for readers that may not be there.
 
 use super::{RecordError, Recorder};
