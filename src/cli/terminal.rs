@@ -183,36 +183,35 @@ pub(super) fn table(screen: Screen, columns: &[Column], rows: &[Vec<String>]) ->
 /// Columns between two cells.
 const GAP: usize = 2;
 
-/// Makes a table fit: cuts what may be cut, the widest first, else leaves out one column after the other.
+/// Makes a table fit: leaves out columns where cutting is not enough, then cuts the widest first.
 fn fit(widths: &mut [Option<usize>], columns: &[Column], room: usize) {
-    loop {
-        let there = || widths.iter().flatten();
-        let total = there().sum::<usize>() + GAP * there().count().saturating_sub(1);
-        let Some(excess) = total.checked_sub(room).filter(|excess| *excess > 0) else {
-            return;
-        };
-        let places = 0..columns.len();
+    let places = 0..columns.len();
+    let excess = loop {
+        let there = widths.iter().flatten();
+        let total = there.clone().sum::<usize>() + GAP * there.count().saturating_sub(1);
+        let excess = total.saturating_sub(room);
         let all_spare: usize = places
             .clone()
             .map(|place| spare(widths, columns, place))
             .sum();
-        if all_spare >= excess {
-            for _ in 0..excess {
-                let widest = places
-                    .clone()
-                    .filter(|place| spare(widths, columns, *place) > 0)
-                    .max_by_key(|place| widths[*place]);
-                if let Some(width) = widest.and_then(|place| widths[place].as_mut()) {
-                    *width -= 1;
-                }
-            }
-            return;
-        }
         let next = places
+            .clone()
             .filter(|place| widths[*place].is_some() && columns[*place].leave_out > 0)
             .max_by_key(|place| columns[*place].leave_out);
-        let Some(next) = next else { return };
-        widths[next] = None;
+        match next {
+            Some(next) if excess > all_spare => widths[next] = None,
+            _ => break excess,
+        }
+    };
+    for _ in 0..excess {
+        let widest = places
+            .clone()
+            .filter(|place| spare(widths, columns, *place) > 0)
+            .max_by_key(|place| widths[*place]);
+        let Some(width) = widest.and_then(|place| widths[place].as_mut()) else {
+            return;
+        };
+        *width -= 1;
     }
 }
 
@@ -305,12 +304,8 @@ RUN         AGENT
 01M8N00000  b\\u{1…
 ";
         // The run is never cut, however little room there is.
-        for narrow in [Some(18), Some(3)] {
-            let room = narrow.map_or(0, |width| width);
-            let text = at(narrow);
-            assert!(text.contains("01M8N005FD"), "{room}: {text}");
-        }
         assert_eq!(at(Some(18)), least);
+        assert_eq!(at(Some(3)), least);
     }
 
     #[test]

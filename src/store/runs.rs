@@ -298,6 +298,9 @@ pub(crate) async fn list(
            and ($10::timestamptz is null or opened_at < $10)
          order by run_no desc limit $6",
     )
+    // Planned for its values each time: which index serves depends on the filters, and one plan for all
+    // of them would read every run of the primary key for a list without any.
+    .persistent(false)
     .bind(tenant.as_str())
     .bind(&filter.agent)
     .bind(filter.sealed)
