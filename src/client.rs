@@ -1,6 +1,8 @@
 //! The HTTP client of every command: addresses, the token, retries, and errors that say what to do.
 
 mod error;
+mod events;
+mod probe;
 
 use std::os::fd::AsFd as _;
 use std::path::Path;
@@ -16,6 +18,8 @@ use tokio::io::AsyncWriteExt as _;
 
 use error::foreign;
 pub use error::{ClientError, Problem};
+pub use events::{Event, Events};
+pub use probe::Probe;
 
 /// Where `onrecord serve` listens unless told otherwise.
 pub const DEFAULT_URL: &str = "http://127.0.0.1:8470";
@@ -242,6 +246,19 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn download(&self, path: &str, to: &Path) -> Result<u64, ClientError> {
+        self.download_with(path, to, |_| ()).await
+    }
+
+    /// The same, and says again and again how many bytes there are.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn download_with(
+        &self,
+        path: &str,
+        to: &Path,
+        progress: impl Fn(u64),
+    ) -> Result<u64, ClientError> {
         let file_error = |source| ClientError::File {
             path: to.to_owned(),
             source,
@@ -250,15 +267,18 @@ impl Client {
         if to.is_dir() {
             return Err(file_error(std::io::ErrorKind::IsADirectory.into()));
         }
-        let answer = self.send(&Request::read(path)).await?;
         let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder {
+            std::fs::metadata(folder).map_err(file_error)?;
+        }
+        let answer = self.send(&Request::read(path)).await?;
         let temporary = tempfile::Builder::new()
             .prefix(".onrecord-")
             .tempfile_in(folder.unwrap_or(Path::new(".")))
             .map_err(file_error)?;
         let handle = temporary.as_file().try_clone().map_err(file_error)?;
         let mut file = tokio::fs::File::from_std(handle);
-        let length = self.copy(answer, &mut file, file_error).await?;
+        let length = self.copy(answer, &mut file, progress, file_error).await?;
         file.sync_all().await.map_err(file_error)?;
         temporary
             .persist(to)
@@ -278,13 +298,14 @@ impl Client {
         };
         let handle = std::io::stdout().as_fd().try_clone_to_owned();
         let mut file = tokio::fs::File::from_std(handle.map_err(file_error)?.into());
-        self.copy(answer, &mut file, file_error).await
+        self.copy(answer, &mut file, |_| (), file_error).await
     }
 
     async fn copy(
         &self,
         answer: Response,
         to: &mut tokio::fs::File,
+        progress: impl Fn(u64),
         file_error: impl Fn(std::io::Error) -> ClientError,
     ) -> Result<u64, ClientError> {
         let mut length = 0;
@@ -293,6 +314,7 @@ impl Client {
             let chunk = chunk.map_err(|error| self.broken(&error))?;
             length += chunk.len() as u64;
             to.write_all(&chunk).await.map_err(&file_error)?;
+            progress(length);
         }
         to.flush().await.map_err(&file_error)?;
         Ok(length)
@@ -346,9 +368,13 @@ impl Client {
     }
 
     fn broken(&self, error: &reqwest::Error) -> ClientError {
+        self.broken_off(&innermost(error))
+    }
+
+    fn broken_off(&self, why: &str) -> ClientError {
         ClientError::Broken {
             url: self.base.clone(),
-            why: innermost(error),
+            why: why.to_owned(),
         }
     }
 
@@ -422,10 +448,7 @@ impl Client {
         if let Ok(end) = serde_json::from_slice::<BatchEnd>(&rest) {
             return end.close(answers);
         }
-        Err(ClientError::Broken {
-            url: self.base.clone(),
-            why: "the answer ended before its last line".to_owned(),
-        })
+        Err(self.broken_off("the answer ended before its last line"))
     }
 }
 

@@ -1,10 +1,11 @@
 //! Starting a server: the database, the keys, the first tenant and its token.
 
 use crate::http::body::Memory;
-use crate::http::{App, BODY_IDLE, BODY_MEMORY_MIB, UPLOAD_BYTES, VERIFICATIONS};
+use crate::http::{App, BODY_IDLE, BODY_MEMORY_MIB, Streams, UPLOAD_BYTES, VERIFICATIONS};
 use crate::postgres::{Cluster, Durability, PostgresError};
 use crate::record::{RecordError, Recorder};
 use crate::store::{Store, StoreError};
+pub use crate::vault::TenantFolder;
 use crate::vault::{Vault, VaultError};
 use std::fs;
 use std::io::{self, Write as _};
@@ -16,7 +17,7 @@ use tokio::sync::Semaphore;
 /// Name of the file with the first token, in the data folder.
 pub const TOKEN_FILE: &str = "admin.token";
 /// Database of the embedded cluster.
-const DATABASE: &str = "onrecord";
+pub const DATABASE: &str = "onrecord";
 
 /// What a server is started with.
 #[derive(Clone, Debug)]
@@ -39,6 +40,14 @@ pub struct Config {
     pub durability: Durability,
     /// Whether to make another owner's token.
     pub new_token: bool,
+}
+
+impl Config {
+    /// Folder of the keys.
+    pub fn keys_folder(&self) -> PathBuf {
+        let keys = self.keys.clone();
+        keys.unwrap_or_else(|| self.data_dir.join("keys"))
+    }
 }
 
 /// Why a server does not start.
@@ -94,10 +103,7 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
     };
     Store::migrate(&url).await?;
     let store = Store::connect(&url, config.connections).await?;
-    let keys = config
-        .keys
-        .clone()
-        .unwrap_or_else(|| config.data_dir.join("keys"));
+    let keys = config.keys_folder();
     let empty = store.first_tenant().await?.is_none();
     let vault = Vault::open(&keys, config.root_key.as_deref(), empty)?;
     let recorder = Recorder::new(store, Arc::new(vault));
@@ -121,12 +127,24 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
         body_idle: BODY_IDLE,
         body_memory: Memory::new(BODY_MEMORY_MIB),
         verifications: Arc::new(Semaphore::new(VERIFICATIONS)),
+        streams: Streams::default(),
     };
     Ok(Started {
         app,
         cluster,
         token,
     })
+}
+
+/// Looks at the keys that a server of this configuration would open, and changes nothing.
+///
+/// # Errors
+/// [`StartError::Vault`]: the root key is not there, or the folder cannot be read.
+pub fn survey_keys(config: &Config) -> Result<Vec<TenantFolder>, StartError> {
+    Ok(Vault::survey(
+        &config.keys_folder(),
+        config.root_key.as_deref(),
+    )?)
 }
 
 /// Makes the first tenant where there is none. Several servers may start on one empty database: one of

@@ -316,3 +316,52 @@ fn the_worked_example_prints_what_it_says() {
         assert_eq!(String::from_utf8(done.stdout).unwrap(), printed, "{script}");
     }
 }
+
+/// Every command below one, with its words.
+fn commands(command: &clap::Command, words: &str, found: &mut Vec<(String, clap::Command)>) {
+    for sub in command.get_subcommands() {
+        let name = format!("{words} {}", sub.get_name());
+        found.push((name.clone(), sub.clone()));
+        commands(sub, &name, found);
+    }
+}
+
+#[test]
+fn every_command_option_and_variable_stands_in_the_page_of_the_command_line() {
+    use clap::CommandFactory as _;
+    let page = text("docs/cli.md");
+    let (all, _) = page.split_once("\n## onrecord ").unwrap();
+    let mut found = Vec::new();
+    commands(&onrecord::cli::Cli::command(), "onrecord", &mut found);
+    for (name, command) in &found {
+        let heading = page
+            .lines()
+            .find(|line| line.starts_with('#') && line.trim_start_matches('#').trim() == name);
+        let heading = heading.unwrap_or_else(|| panic!("docs/cli.md has no section {name:?}"));
+        let section = page.split(&format!("\n{heading}\n")).nth(1).unwrap();
+        let section = section.split("\n#").next().unwrap();
+        for option in command.get_arguments().filter(|one| !one.is_hide_set()) {
+            let long = option.get_long().map(|long| format!("--{long}"));
+            if let Some(long) = long {
+                let is_told =
+                    section.contains(&format!("`{long}")) || all.contains(&format!("`{long}"));
+                assert!(is_told, "docs/cli.md, {name:?} does not tell {long}");
+            }
+            if let Some(variable) = option.get_env().and_then(|name| name.to_str()) {
+                assert!(
+                    page.contains(variable),
+                    "docs/cli.md does not tell {variable}"
+                );
+            }
+        }
+    }
+    let written = page
+        .lines()
+        .filter(|line| line.starts_with('#') && line.contains("# onrecord "))
+        .count();
+    assert_eq!(
+        written,
+        found.len(),
+        "sections of docs/cli.md, and commands"
+    );
+}

@@ -236,6 +236,12 @@ pub async fn authenticate(store: &Store, token: &str) -> Result<Caller, AccessEr
     })
 }
 
+/// Whether the token of a caller opens anything still: what goes on for long asks again.
+pub async fn still_opens(store: &Store, caller: &Caller) -> Result<bool, AccessError> {
+    let row = store.token(&caller.token).await?;
+    Ok(row.is_some_and(|row| row.live))
+}
+
 impl Caller {
     /// The server itself, for what it does on its own account.
     pub(crate) fn server(tenant: TenantId) -> Self {

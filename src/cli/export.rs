@@ -1,14 +1,18 @@
 //! `onrecord export RUN`: a bundle that anyone can check.
 
+use super::terminal::{show, tell};
+use super::which_run::RunArg;
 use crate::client::Client;
-use onrecord_core::id::RunId;
+use anyhow::bail;
+use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use serde_json::json;
 use std::path::PathBuf;
 
 /// Arguments of `onrecord export`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ExportArgs {
-    /// The run
-    pub run: RunId,
+    #[command(flatten)]
+    run: RunArg,
     /// File to write, `-` for standard output [default: run-RUN.onrecord.tar, or
     /// turn-N.turn-proof.json]
     #[arg(short, long, value_name = "FILE")]
@@ -22,17 +26,18 @@ pub struct ExportArgs {
     /// One turn alone, as a turn proof
     #[arg(long, value_name = "N", conflicts_with = "purpose")]
     pub turn: Option<u64>,
+    /// Print what was written as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Runs the command.
 pub async fn run(args: ExportArgs, client: Client) -> anyhow::Result<()> {
+    let run = args.run.resolve(&client).await?;
     let payloads = if args.no_payloads { "none" } else { "all" };
     let (path, name) = match args.turn {
         Some(turn) => (
-            format!(
-                "/v1/runs/{}/turns/{turn}/proof?payloads={payloads}",
-                args.run
-            ),
+            format!("/v1/runs/{run}/turns/{turn}/proof?payloads={payloads}"),
             format!("turn-{turn}.turn-proof.json"),
         ),
         None => {
@@ -41,21 +46,38 @@ pub async fn run(args: ExportArgs, client: Client) -> anyhow::Result<()> {
                 ("payloads", payloads.to_owned()),
             ])?;
             (
-                format!("/v1/runs/{}/export?{query}", args.run),
-                format!("run-{}.onrecord.tar", args.run),
+                format!("/v1/runs/{run}/export?{query}"),
+                format!("run-{run}.onrecord.tar"),
             )
         }
     };
     let output = args.output.unwrap_or_else(|| PathBuf::from(name));
     if output.as_os_str() == "-" {
+        if args.json {
+            bail!("standard output takes the bundle or the JSON: give -o FILE with --json");
+        }
         client.print(&path).await?;
         return Ok(());
     }
-    let bytes = client.download(&path, &output).await?;
-    eprintln!(
-        "wrote {} ({bytes} bytes); check it with: onrecord verify --trust FILE {}",
+    // On a terminal only, and gone when the file is there.
+    let bar = ProgressBar::new_spinner().with_style(ProgressStyle::with_template(
+        "{spinner} {bytes} {bytes_per_sec}",
+    )?);
+    bar.enable_steady_tick(std::time::Duration::from_millis(100));
+    let done = client
+        .download_with(&path, &output, |bytes| bar.set_position(bytes))
+        .await;
+    bar.finish_and_clear();
+    let bytes = done?;
+    if args.json {
+        let file = output.display().to_string();
+        return show(&format!("{}\n", json!({"file": file, "bytes": bytes})));
+    }
+    tell(format_args!(
+        "wrote {} ({}); check it with: onrecord verify --trust FILE {}",
         output.display(),
+        HumanBytes(bytes),
         output.display()
-    );
+    ));
     Ok(())
 }

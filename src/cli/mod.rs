@@ -1,33 +1,58 @@
 //! The command line: one command a file.
 //!
-//! Exit codes: 0 done, 1 failed (or, of `verify`, altered), 2 of `verify` incomplete, and of `import`
-//! with `--strict` torn; 3 of `verify` unusable; 64 and above are the shell's.
+//! Exit codes: `EXIT_CODES`, which `--help` prints, and for people `docs/cli.md`.
 
 pub mod completions;
 pub mod demo;
+pub mod doctor;
 pub mod export;
 pub mod import;
+pub mod man;
 pub mod migrate;
 mod running;
 pub mod runs;
 pub mod seal;
 pub mod serve;
 pub mod show;
-mod table;
+pub mod tail;
 pub mod tenant;
+mod terminal;
+mod timeline;
 pub mod token;
 pub mod trust;
 pub mod verify;
+mod which_run;
 
 use crate::client::{Client, ServerArgs};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
+/// What `--help` says of exit codes.
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    done
+  1    failed, and standard error says why; of `verify`: altered; of `doctor`: something is wrong
+  2    the command line is wrong; of `verify`: incomplete; of `import --strict`: lines not read
+  3    of `verify`: the input cannot be checked
+  130  ended by Ctrl-C
+
+Data goes to standard output, everything else to standard error.
+With --json data is JSON, one value a line.";
+
 /// Keeps the evidence of what AI agents did: chained, sealed, and checkable by anyone.
 #[derive(Parser)]
-#[command(name = "onrecord", version, about, max_term_width = 100)]
+#[command(name = "onrecord", version, about, max_term_width = 100, after_help = EXIT_CODES)]
 pub struct Cli {
+    /// When to colour what is printed for people; `auto` on a terminal, unless NO_COLOR is set
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_possible_values = false
+    )]
+    color: clap::ColorChoice,
     #[command(subcommand)]
     command: Command,
 }
@@ -44,6 +69,8 @@ enum Command {
     Runs(WithServer<runs::RunsArgs>),
     /// Show a run as a timeline
     Show(WithServer<show::ShowArgs>),
+    /// Follow a run live, until it is sealed
+    Tail(WithServer<tail::TailArgs>),
     /// Seal a run
     Seal(WithServer<seal::SealArgs>),
     /// Export a run as a bundle that anyone can check
@@ -58,10 +85,14 @@ enum Command {
     Tenant(WithServer<tenant::TenantArgs>),
     /// Bring a database's tables to this version, as the role that owns them
     Migrate(migrate::MigrateArgs),
+    /// Check a set-up, and say what is wrong and what to do
+    Doctor(doctor::DoctorArgs),
     /// Print the OpenAPI document
     Openapi,
     /// Print completions for a shell
     Completions(completions::CompletionsArgs),
+    /// Print a manual page, or write all of them
+    Man(man::ManArgs),
 }
 
 /// A command that talks to a server.
@@ -82,6 +113,12 @@ impl<T: clap::Args> WithServer<T> {
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
+    match cli.color {
+        clap::ColorChoice::Auto => anstream::ColorChoice::Auto,
+        clap::ColorChoice::Always => anstream::ColorChoice::Always,
+        clap::ColorChoice::Never => anstream::ColorChoice::Never,
+    }
+    .write_global();
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -96,7 +133,16 @@ pub fn main() -> ExitCode {
 }
 
 fn fail(error: &anyhow::Error) -> ExitCode {
-    eprintln!("error: {}", told(error));
+    // Whoever closed standard output has seen enough.
+    let is_closed = error.is::<terminal::Closed>()
+        || error.chain().any(|cause| {
+            let cause = cause.downcast_ref::<std::io::Error>();
+            cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::BrokenPipe)
+        });
+    if is_closed {
+        return ExitCode::SUCCESS;
+    }
+    terminal::tell(format_args!("error: {}", told(error)));
     ExitCode::FAILURE
 }
 
@@ -130,6 +176,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             let (args, client) = args.client()?;
             show::run(args, client).await?;
         }
+        Command::Tail(args) => {
+            let (args, client) = args.client()?;
+            tail::run(args, client).await?;
+        }
         Command::Seal(args) => {
             let (args, client) = args.client()?;
             seal::run(args, client).await?;
@@ -152,8 +202,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             tenant::run(args, client).await?;
         }
         Command::Migrate(args) => migrate::run(args).await?,
+        Command::Doctor(args) => return doctor::run(args).await,
         Command::Openapi => print(&crate::http::openapi())?,
         Command::Completions(args) => completions::run(&args)?,
+        Command::Man(args) => man::run(&args)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,6 @@
 //! `onrecord runs`: a list of runs.
 
-use super::table::{seconds, table};
+use super::terminal::{Column, Screen, seconds, show, table, tell};
 use crate::client::Client;
 use serde_json::Value;
 
@@ -16,30 +16,68 @@ pub struct RunsArgs {
     /// Only runs with this outcome
     #[arg(long, value_parser = ["completed", "failed", "cancelled", "unknown"])]
     pub outcome: Option<String>,
+    /// Only runs opened then or later: 2026-11-30, 2026-11-30T08:00:00Z, or how long ago by the
+    /// database's clock, such as 15m, 2h or 3d
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Only runs opened before
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
     /// At most so many, newest first
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
     /// Print a JSON line for each run
     #[arg(long)]
     pub json: bool,
 }
 
+/// What a narrow terminal shows last is left out first.
+const COLUMNS: [Column; 7] = [
+    Column {
+        leave_out: 4,
+        ..Column::kept("NO")
+    },
+    Column::kept("RUN"),
+    Column {
+        leave_out: 1,
+        ..Column::kept("STATUS")
+    },
+    Column {
+        leave_out: 2,
+        ..Column::kept("OUTCOME")
+    },
+    Column {
+        leave_out: 5,
+        ..Column::kept("FRAMES")
+    },
+    Column {
+        leave_out: 3,
+        ..Column::kept("OPENED (UTC)")
+    },
+    Column {
+        least: Some(12),
+        ..Column::kept("AGENT")
+    },
+];
+
 /// Runs the command.
 pub async fn run(args: RunsArgs, client: Client) -> anyhow::Result<()> {
+    let filters: Vec<(&str, String)> = [
+        ("agent", &args.agent),
+        ("status", &args.status),
+        ("outcome", &args.outcome),
+        ("since", &args.since),
+        ("until", &args.until),
+    ]
+    .into_iter()
+    .filter_map(|(name, value)| Some((name, value.clone()?)))
+    .collect();
+    let screen = Screen::stdout();
     let (mut before, mut left, mut rows) = (None::<u64>, args.limit, Vec::new());
     while left > 0 {
         let mut query = vec![("limit", left.min(500).to_string())];
-        let filters = [
-            ("agent", args.agent.clone()),
-            ("status", args.status.clone()),
-            ("outcome", args.outcome.clone()),
-            ("before", before.map(|number| number.to_string())),
-        ];
-        query.extend(
-            filters
-                .into_iter()
-                .filter_map(|(name, value)| Some((name, value?))),
-        );
+        query.extend(filters.iter().cloned());
+        query.extend(before.map(|number| ("before", number.to_string())));
         let page: Value = client
             .read(&format!("/v1/runs?{}", encode(&query)?))
             .await?;
@@ -49,10 +87,14 @@ pub async fn run(args: RunsArgs, client: Client) -> anyhow::Result<()> {
             .unwrap_or_default();
         left = left.saturating_sub(u32::try_from(runs.len()).unwrap_or(u32::MAX));
         if args.json {
-            runs.iter()
-                .try_for_each(|run| super::print(&format!("{run}\n")))?;
+            show(
+                &runs
+                    .iter()
+                    .map(|run| format!("{run}\n"))
+                    .collect::<String>(),
+            )?;
         } else {
-            rows.extend(runs.iter().map(row));
+            rows.extend(runs.iter().map(|run| row(screen, run)));
         }
         before = page["next"].as_u64();
         if before.is_none() {
@@ -63,32 +105,27 @@ pub async fn run(args: RunsArgs, client: Client) -> anyhow::Result<()> {
         return Ok(());
     }
     if rows.is_empty() {
-        let filtered = args.agent.is_some() || args.status.is_some() || args.outcome.is_some();
-        eprintln!(
-            "{}",
-            if filtered {
-                "no such runs"
-            } else {
-                "no runs; `onrecord import auto FILE` brings some, and so does any agent that posts"
-            }
-        );
+        tell(if filters.is_empty() {
+            "no runs; `onrecord import auto FILE` brings some, and so does any agent that posts"
+        } else {
+            "no such runs"
+        });
         return Ok(());
     }
-    super::print(&table(
-        &[
-            "NO", "RUN", "STATUS", "OUTCOME", "FRAMES", "OPENED", "AGENT",
-        ],
-        &rows,
-    ))?;
+    show(&table(screen, &COLUMNS, &rows))?;
     if before.is_some() {
-        eprintln!("there are more; --limit N shows more of them");
+        tell("there are more; --limit N shows more of them");
     }
     Ok(())
 }
 
-fn row(run: &Value) -> Vec<String> {
+fn row(screen: Screen, run: &Value) -> Vec<String> {
+    let mut opened = seconds(&run["opened_at"]);
+    if screen.is_narrow() {
+        // To the minute.
+        opened.truncate(16);
+    }
     let text = |name: &str| run[name].as_str().unwrap_or("").to_owned();
-    let opened = seconds(&run["opened_at"]);
     vec![
         run["run_no"].to_string(),
         text("run"),

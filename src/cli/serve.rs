@@ -11,22 +11,16 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// How often runs that nobody writes to are looked for.
 const IDLE_CHECK: Duration = Duration::from_secs(60);
+/// Connections to the database, unless told otherwise.
+const CONNECTIONS: u32 = 16;
 
-/// Arguments of `onrecord serve`.
+/// Where a server has its data, its database and its keys.
 #[derive(Clone, Debug, clap::Args)]
-pub struct ServeArgs {
+pub struct Place {
     /// Folder for keys, the first token and the embedded PostgreSQL [default: /var/lib/onrecord for
     /// root, else onrecord in the user's data folder]
     #[arg(long, env = "ONRECORD_DATA_DIR", value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-    /// Address to listen on
-    #[arg(
-        long,
-        env = "ONRECORD_LISTEN",
-        value_name = "ADDR",
-        default_value = "127.0.0.1:8470"
-    )]
-    pub listen: String,
     /// PostgreSQL to use; without it the server runs an embedded one in its data folder
     #[arg(long, env = "DATABASE_URL", value_name = "URL", hide_env_values = true)]
     pub database_url: Option<String>,
@@ -43,6 +37,48 @@ pub struct ServeArgs {
     /// Folder of systemd's credentials
     #[arg(long, env = "CREDENTIALS_DIRECTORY", value_name = "DIR", hide = true)]
     pub credentials: Option<PathBuf>,
+}
+
+impl Place {
+    /// A server's configuration there, with what `onrecord serve` has by default.
+    pub(super) fn config(&self) -> anyhow::Result<Config> {
+        let data_dir = match &self.data_dir {
+            Some(dir) => dir.clone(),
+            None => default_data_dir()
+                .context("no --data-dir, and the environment names no home folder")?,
+        };
+        let credential = self
+            .credentials
+            .as_ref()
+            .map(|dir| dir.join("root.key"))
+            .filter(|path| path.exists());
+        Ok(Config {
+            data_dir,
+            database_url: self.database_url.clone().filter(|url| !url.is_empty()),
+            postgres_bin: self.postgres_bin.clone(),
+            keys: self.keys.clone(),
+            root_key: self.root_key.clone().or(credential),
+            public_host: "localhost".to_owned(),
+            connections: CONNECTIONS,
+            durability: Durability::Durable,
+            new_token: false,
+        })
+    }
+}
+
+/// Arguments of `onrecord serve`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ServeArgs {
+    #[command(flatten)]
+    place: Place,
+    /// Address to listen on
+    #[arg(
+        long,
+        env = "ONRECORD_LISTEN",
+        value_name = "ADDR",
+        default_value = "127.0.0.1:8470"
+    )]
+    pub listen: String,
     /// Host in the names of new ledgers; it stands in evidence for ever
     #[arg(
         long,
@@ -52,7 +88,7 @@ pub struct ServeArgs {
     )]
     pub public_host: String,
     /// Connections to the database
-    #[arg(long, env = "ONRECORD_CONNECTIONS", value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(2..=500))]
+    #[arg(long, env = "ONRECORD_CONNECTIONS", value_name = "N", default_value_t = CONNECTIONS, value_parser = clap::value_parser!(u32).range(2..=500))]
     pub connections: u32,
     /// Seal runs as interrupted that nobody wrote to for so many hours; 0 for never
     #[arg(
@@ -72,26 +108,11 @@ pub struct ServeArgs {
 
 impl ServeArgs {
     fn config(&self) -> anyhow::Result<Config> {
-        let data_dir = match &self.data_dir {
-            Some(dir) => dir.clone(),
-            None => default_data_dir()
-                .context("no --data-dir, and the environment names no home folder")?,
-        };
-        let credential = self
-            .credentials
-            .as_ref()
-            .map(|dir| dir.join("root.key"))
-            .filter(|path| path.exists());
         Ok(Config {
-            data_dir,
-            database_url: self.database_url.clone().filter(|url| !url.is_empty()),
-            postgres_bin: self.postgres_bin.clone(),
-            keys: self.keys.clone(),
-            root_key: self.root_key.clone().or(credential),
             public_host: self.public_host.clone(),
             connections: self.connections,
-            durability: Durability::Durable,
             new_token: self.new_admin_token,
+            ..self.place.config()?
         })
     }
 }
@@ -161,7 +182,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
 pub(super) fn cannot_listen(address: &str) -> String {
     let port = address.rsplit_once(':').map(|(_, port)| port);
     match port.map(str::parse::<u16>) {
-        Some(Ok(_)) => format!("cannot listen on {address}"),
+        Some(Ok(_)) => format!("cannot listen on {address}; --listen takes another address"),
         _ => format!("cannot listen on {address}: give HOST:PORT, such as 127.0.0.1:8470"),
     }
 }

@@ -1,161 +1,155 @@
 //! `onrecord show RUN`: a run as a timeline.
 
-use super::table::{fit, is_narrow};
+use super::terminal::{BAD, BOLD, DIM, DOUBTFUL, GOOD, Line, Screen, seconds, show};
+use super::timeline::Timeline;
+use super::which_run::RunArg;
 use crate::client::Client;
+use clap::builder::PossibleValuesParser;
+use onrecord_core::frame::Kind;
 use onrecord_core::id::RunId;
-use onrecord_verify::escape;
 use serde_json::Value;
 
 /// Frames that are fetched at once.
 const PAGE: u64 = 1_000;
-/// Members of bodies that are shown before the others.
-const FIRST: [&str; 5] = ["verdict", "status", "name", "exit", "agent"];
 
 /// Arguments of `onrecord show`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ShowArgs {
-    /// The run
-    pub run: RunId,
-    /// Print the run and its frames as JSON lines, in their canonical bytes
+    #[command(flatten)]
+    run: RunArg,
+    /// Only frames of this turn
+    #[arg(long, value_name = "N")]
+    turn: Option<u64>,
+    /// Only frames of this kind; may be given several times
+    #[arg(long = "kind", value_name = "KIND", value_parser = PossibleValuesParser::new(Kind::ALL.iter().map(|kind| kind.as_str())))]
+    kinds: Vec<String>,
+    /// Whole frames: bodies, payloads' commitments, links, keys, both times
     #[arg(long)]
-    pub json: bool,
+    full: bool,
+    /// Print the run and its frames as JSON lines, frames in their canonical bytes
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs the command.
 pub async fn run(args: ShowArgs, client: Client) -> anyhow::Result<()> {
-    let run: Value = client.read(&format!("/v1/runs/{}", args.run)).await?;
-    super::print(&if args.json {
+    let id = args.run.resolve(&client).await?;
+    let run: Value = client.read(&format!("/v1/runs/{id}")).await?;
+    let session = session(&client, &id).await?;
+    let screen = Screen::stdout();
+    show(&if args.json {
         format!("{run}\n")
     } else {
-        header(&run)
+        header(screen, &run, &session)
     })?;
+    let unknown = run["unknown_outcomes"]["frames"].as_array();
+    let unknown = unknown.into_iter().flatten().filter_map(Value::as_u64);
+    let mut timeline = Timeline::new(screen, args.full, &session).unknown(unknown);
     let size = run["size"].as_u64().unwrap_or(0);
-    let unknown: Vec<u64> = run["unknown_outcomes"]["frames"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_u64)
-        .collect();
     for from in (0..size).step_by(PAGE as usize) {
-        let page = client
-            .read_bytes(&format!(
-                "/v1/runs/{}/frames?from={from}&limit={PAGE}",
-                args.run
-            ))
-            .await?;
-        if args.json {
-            super::print(&String::from_utf8_lossy(&page))?;
-            continue;
-        }
-        for line in page
-            .split(|byte| *byte == b'\n')
-            .filter(|line| !line.is_empty())
-        {
+        let path = format!("/v1/runs/{id}/frames?from={from}&limit={PAGE}");
+        let page = client.read_bytes(&path).await?;
+        let mut out = String::new();
+        for line in page.split(|byte| *byte == b'\n') {
+            if line.is_empty() {
+                continue;
+            }
             let frame: Value = serde_json::from_slice(line)?;
-            super::print(&timeline(&frame, &unknown))?;
+            let turn = frame["turn"].as_u64();
+            if args.turn.is_some() && turn > args.turn {
+                // Turns come one after the other.
+                return show(&out);
+            }
+            let kind = frame["kind"].as_str().unwrap_or("");
+            let wanted = args.turn.is_none_or(|wanted| turn == Some(wanted))
+                && (args.kinds.is_empty() || args.kinds.iter().any(|wanted| wanted == kind));
+            if !wanted {
+                continue;
+            }
+            if args.json {
+                out.push_str(&String::from_utf8_lossy(line));
+                out.push('\n');
+            } else {
+                out.push_str(&timeline.lines(&frame));
+            }
         }
+        show(&out)?;
     }
     Ok(())
 }
 
-fn header(run: &Value) -> String {
-    let text = |name: &str| escape(run[name].as_str().unwrap_or("")).to_string();
-    let mut lines = vec![format!(
-        "run {} (no. {}) of {}",
-        text("run"),
-        run["run_no"],
-        text("agent")
-    )];
-    lines.push(format!(
-        "{}, outcome {}, {} frames, {} payloads, opened {}",
-        text("status"),
-        text("outcome"),
-        run["size"],
-        run["payloads"],
-        text("opened_at")
-    ));
-    if let Some(at) = run["sealed_at"].as_str() {
-        lines.push(format!(
-            "sealed {at}, ledger entry {}",
-            run["ledger"]["seal_index"]
-        ));
-    }
-    if let Some(count) = run["unknown_outcomes"]["count"].as_u64() {
-        lines.push(match count {
-            1 => "1 tool call has no result: whether it had an effect is not known".to_owned(),
-            _ => format!(
-                "{count} tool calls have no result: whether they had an effect is not known"
-            ),
-        });
-    }
-    lines.push(format!("head {}", text("head")));
-    lines.join("\n") + "\n\n"
+/// Frame 0 of a run.
+pub(super) async fn session(client: &Client, run: &RunId) -> anyhow::Result<Value> {
+    Ok(client.read(&format!("/v1/runs/{run}/frames/0")).await?)
 }
 
-/// One line: time, place, kind, who, and what the body says in short.
-fn timeline(frame: &Value, unknown: &[u64]) -> String {
-    let seq = frame["seq"].as_u64().unwrap_or(0);
-    let kind = frame["kind"].as_str().unwrap_or("");
-    let indent = if frame["turn"].is_u64() && !matches!(kind, "turn" | "turn_end") {
-        "  "
+/// What a run is, before its frames.
+pub(super) fn header(screen: Screen, run: &Value, session: &Value) -> String {
+    let text = |name: &str| run[name].as_str().unwrap_or("");
+    let mut lines = vec![Line::default(); 3];
+    lines[0]
+        .text("run ")
+        .add(BOLD, text("run"))
+        .text(&format!("  no. {}", run["run_no"]));
+    if let Some(agent) = run["agent"].as_str() {
+        lines[0].text("  ").add(BOLD, agent);
+    }
+    lines[1]
+        .add(status_style(text("status")), text("status"))
+        .text(", outcome ")
+        .add(status_style(text("outcome")), text("outcome"))
+        .text(&format!(
+            ", {}, {}, {}",
+            counted(&run["size"], "frame"),
+            counted(&run["turns"], "turn"),
+            counted(&run["payloads"], "payload")
+        ));
+    lines[2].text(&format!("opened {}", seconds(&run["opened_at"])));
+    if run["sealed_at"].is_string() {
+        lines[2].text(&format!(
+            ", sealed {}, ledger entry {}",
+            seconds(&run["sealed_at"]),
+            run["ledger"]["seal_index"]
+        ));
     } else {
-        ""
-    };
-    let clock = frame["at"]
-        .as_str()
-        .and_then(|at| at.get(11..23))
-        .unwrap_or("");
-    let actor = format!(
-        "{}:{}",
-        frame["actor"]["type"].as_str().unwrap_or(""),
-        frame["actor"]["id"].as_str().unwrap_or("")
-    );
-    // The end of a line is cut to the terminal, so what people look for comes first.
-    let mut facts = Vec::new();
-    if let Some(turn) = frame["turn"].as_u64().filter(|_| kind == "turn") {
-        facts.push(format!("#{turn}"));
+        lines[2].text(&format!(", last frame {}", seconds(&run["last_at"])));
     }
-    if unknown.contains(&seq) {
-        facts.push("OUTCOME UNKNOWN".to_owned());
+    if let Some(format) = session["body"]["imported"]["format"].as_str() {
+        let mut line = Line::default();
+        line.text(&format!(
+            "imported from {format}: times are the transcript's"
+        ));
+        lines.push(line);
     }
-    let mut members: Vec<_> = frame["body"]
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter(|(name, _)| !matches!(name.as_str(), "root" | "nonce" | "suite"))
-        .collect();
-    members.sort_by_key(|(name, _)| {
-        let place = FIRST.iter().position(|first| first == name);
-        place.unwrap_or(FIRST.len())
-    });
-    for (name, value) in members {
-        match value {
-            Value::String(text) => facts.push(format!("{name}={text}")),
-            Value::Number(_) | Value::Bool(_) => facts.push(format!("{name}={value}")),
-            _ => {}
-        }
+    if let Some(count) = run["unknown_outcomes"]["count"].as_u64() {
+        let mut line = Line::default();
+        line.add(
+            DOUBTFUL,
+            &match count {
+                1 => "1 tool call has no result: whether it had an effect is not known".to_owned(),
+                _ => format!(
+                    "{count} tool calls have no result: whether they had an effect is not known"
+                ),
+            },
+        );
+        lines.push(line);
     }
-    let payloads: Vec<&str> = frame["payloads"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|payload| payload["name"].as_str())
-        .collect();
-    if !payloads.is_empty() {
-        facts.push(format!("[{}]", payloads.join(" ")));
+    let mut head = Line::default();
+    head.add(DIM, &format!("head {}", text("head")));
+    lines.push(head);
+    let lines: String = lines.iter().map(|line| line.render(screen)).collect();
+    lines + "\n"
+}
+
+fn status_style(word: &str) -> anstyle::Style {
+    match word {
+        "completed" | "sealed" => GOOD,
+        "failed" => BAD,
+        _ => DOUBTFUL,
     }
-    for link in frame["links"].as_array().into_iter().flatten() {
-        if let (Some(rel), Some(to)) = (link["rel"].as_str(), link["seq"].as_u64()) {
-            facts.push(format!("{rel}→{to}"));
-        }
-    }
-    let actor_width = if is_narrow() { 12 } else { 24 };
-    // A kind inside a turn is indented; the columns after it are not.
-    let kind = format!("{indent}{kind}");
-    let line = format!(
-        "{clock} {seq:>5}  {kind:<15} {:<actor_width$} {}",
-        escape(&actor),
-        escape(&facts.join(" "))
-    );
-    fit(line.trim_end()) + "\n"
+}
+
+fn counted(count: &Value, what: &str) -> String {
+    let plural = if count.as_u64() == Some(1) { "" } else { "s" };
+    format!("{count} {what}{plural}")
 }

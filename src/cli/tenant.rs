@@ -17,13 +17,22 @@ enum TenantCommand {
     Create {
         /// What people call it; never in evidence
         name: String,
+        /// Print the answer as JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
 /// Runs the command.
 pub async fn run(args: TenantArgs, client: Client) -> anyhow::Result<()> {
-    let TenantCommand::Create { name } = args.command;
+    let TenantCommand::Create {
+        name,
+        json: as_json,
+    } = args.command;
     let (_, made): (_, Value) = client.post("/v1/tenants", &json!({ "name": name })).await?;
+    if as_json {
+        return super::print(&format!("{made}\n"));
+    }
     super::print(&format!(
         "{}\n{}\n",
         made["tenant"].as_str().unwrap_or_default(),

@@ -1,7 +1,8 @@
 //! `onrecord token`: API tokens of the tenant.
 
-use super::table::{seconds, table};
+use super::terminal::{Column, Screen, seconds, show, table};
 use crate::client::Client;
+use anyhow::bail;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
@@ -30,6 +31,9 @@ enum TokenCommand {
         /// From when it opens nothing, such as 2027-01-01T00:00:00Z
         #[arg(long, value_name = "TIME")]
         expires_at: Option<String>,
+        /// Print the answer as JSON: id and token
+        #[arg(long)]
+        json: bool,
     },
     /// List tokens, without their secrets
     List {
@@ -41,8 +45,32 @@ enum TokenCommand {
     Revoke {
         /// Its id, the part between the two underscores
         id: String,
+        /// Print the id as JSON
+        #[arg(long)]
+        json: bool,
     },
 }
+
+const COLUMNS: [Column; 6] = [
+    Column::kept("ID"),
+    Column {
+        least: Some(10),
+        ..Column::kept("NAME")
+    },
+    Column {
+        least: Some(10),
+        ..Column::kept("ROLES")
+    },
+    Column {
+        least: Some(12),
+        ..Column::kept("ACTOR")
+    },
+    Column {
+        leave_out: 1,
+        ..Column::kept("CREATED (UTC)")
+    },
+    Column::kept("STATE"),
+];
 
 /// Runs the command.
 pub async fn run(args: TokenArgs, client: Client) -> anyhow::Result<()> {
@@ -53,6 +81,7 @@ pub async fn run(args: TokenArgs, client: Client) -> anyhow::Result<()> {
             actor_type,
             actor_id,
             expires_at,
+            json: as_json,
         } => {
             let mut request = json!({ "name": name, "roles": roles });
             if actor_type.is_some() || actor_id.is_some() {
@@ -65,6 +94,9 @@ pub async fn run(args: TokenArgs, client: Client) -> anyhow::Result<()> {
                 request["expires_at"] = time.into();
             }
             let (_, token): (_, Value) = client.post("/v1/tokens", &request).await?;
+            if as_json {
+                return super::print(&format!("{token}\n"));
+            }
             super::print(&format!(
                 "{}\n",
                 token["token"].as_str().unwrap_or_default()
@@ -77,21 +109,37 @@ pub async fn run(args: TokenArgs, client: Client) -> anyhow::Result<()> {
                 .map(Vec::as_slice)
                 .unwrap_or_default();
             if json {
-                return tokens
-                    .iter()
-                    .try_for_each(|token| super::print(&format!("{token}\n")));
+                return show(
+                    &tokens
+                        .iter()
+                        .map(|token| format!("{token}\n"))
+                        .collect::<String>(),
+                );
             }
             let rows: Vec<Vec<String>> = tokens.iter().map(row).collect();
-            super::print(&table(
-                &["ID", "NAME", "ROLES", "ACTOR", "CREATED", "STATE"],
-                &rows,
-            ))
+            show(&table(Screen::stdout(), &COLUMNS, &rows))
         }
-        TokenCommand::Revoke { id } => {
+        TokenCommand::Revoke { id, json: as_json } => {
+            let id = token_id(&id)?;
             client.delete(&format!("/v1/tokens/{id}")).await?;
+            if as_json {
+                return super::print(&format!("{}\n", json!({ "revoked": id })));
+            }
             super::print(&format!("revoked {id}\n"))
         }
     }
+}
+
+/// The id of a token. A whole token is taken for its id, so that nobody's secret gets into an address.
+fn token_id(text: &str) -> anyhow::Result<&str> {
+    let id = match text.strip_prefix("onr_") {
+        Some(rest) => rest.split('_').next().unwrap_or(rest),
+        None => text,
+    };
+    if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        bail!("that is no id of a token: `onrecord token list` has them in its first column");
+    }
+    Ok(id)
 }
 
 fn row(token: &Value) -> Vec<String> {

@@ -6,13 +6,15 @@ use std::process::ExitCode;
 
 /// Arguments of `onrecord verify`: those of `onrecord-verify`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(disable_help_flag = true)]
+// The flag goes through to the verifier; the text is for the manual page.
+#[command(disable_help_flag = true, after_help = onrecord_verify::cli::HELP)]
 pub struct VerifyArgs {
     /// `[--trust FILE] [--full] [--ledger FILE] [--receipts FILE] [--json] FILE`; see --help
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,
-        value_name = "ARGS"
+        value_name = "ARGS",
+        value_hint = clap::ValueHint::FilePath
     )]
     pub args: Vec<OsString>,
 }

@@ -21,8 +21,10 @@ pub struct Problem {
     pub status: u16,
     /// The stable code.
     pub code: String,
-    /// What happened here, and what to do.
+    /// What happened here.
     pub detail: String,
+    /// What to do, in words of the API.
+    pub action: String,
     /// JSON pointer into the request.
     pub pointer: Option<String>,
 }
@@ -73,7 +75,7 @@ pub enum ClientError {
         excerpt: String,
     },
     /// The answer could not be written to its file.
-    #[error("{}: {source}", path.display())]
+    #[error("cannot write {}: {source}", path.display())]
     File {
         /// The file.
         path: PathBuf,
@@ -98,10 +100,22 @@ impl std::fmt::Display for Problem {
         if !self.code.is_empty() {
             write!(formatter, " [{} {}]", self.status, self.code)?;
         }
+        // What to do in words of the command line, where it has them; else the server's.
+        match self.code.as_str() {
+            "run_not_found" => {
+                return formatter.write_str("; `onrecord runs` lists those that are there");
+            }
+            "token_not_found" => {
+                return formatter.write_str("; `onrecord token list` lists those that are there");
+            }
+            "run_open" => return formatter.write_str("; `onrecord seal RUN` seals it"),
+            _ => {}
+        }
         match self.status {
             401 => formatter.write_str("; give a token with --token or ONRECORD_TOKEN"),
             403 => formatter.write_str("; ask for a token that may do this"),
-            _ => Ok(()),
+            _ if self.action.is_empty() => Ok(()),
+            _ => write!(formatter, ". {}", self.action.trim_end_matches('.')),
         }
     }
 }

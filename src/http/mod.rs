@@ -4,8 +4,10 @@
 mod append_frames;
 pub mod body;
 mod export_run;
+mod follow_run;
 mod frame_stream;
 mod health;
+mod list_runs;
 mod open_run;
 pub mod problem;
 mod read_frames;
@@ -19,6 +21,7 @@ mod tenants;
 mod tokens;
 mod verification;
 
+pub use follow_run::Streams;
 pub use serve::serve;
 
 use crate::record::Recorder;
@@ -55,6 +58,8 @@ pub struct App {
     pub body_memory: body::Memory,
     /// Verifications that may run at once: each takes a thread, and as long as its sender likes.
     pub verifications: Arc<Semaphore>,
+    /// Streams of events.
+    pub streams: Streams,
 }
 
 /// MiB of bodies that are read and recorded at once. A body takes up to six times its length while it is
@@ -107,13 +112,14 @@ impl Modify for Token {
 
 fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Document::openapi())
-        .routes(routes!(open_run::open_run, read_run::list_runs))
+        .routes(routes!(open_run::open_run, list_runs::list_runs))
         .routes(routes!(read_run::read_run))
         .routes(routes!(
             append_frames::append_frames,
             read_frames::read_frames
         ))
         .routes(routes!(read_frames::read_frame))
+        .routes(routes!(follow_run::follow_run))
         .routes(routes!(seal_run::seal_run, seal_run::read_seal))
         .routes(routes!(seal_run::sign_head))
         .routes(routes!(export_run::export_run))
@@ -122,7 +128,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(verification::verify_file))
         .routes(routes!(verification::read_trust))
         .routes(routes!(tokens::create_token, tokens::list_tokens))
-        .routes(routes!(tokens::revoke_token))
+        .routes(routes!(tokens::read_token, tokens::revoke_token))
         .routes(routes!(tenants::create_tenant))
         .routes(routes!(health::live))
         .routes(routes!(health::ready))

@@ -144,6 +144,15 @@ impl Problem {
         }
     }
 
+    /// As many streams of events as there may be are open.
+    pub fn too_many_streams() -> Self {
+        Self {
+            detail: "as many clients follow runs as may at once".to_owned(),
+            action: "Try again in a moment, or read the frames without following them.".to_owned(),
+            ..Self::busy()
+        }
+    }
+
     fn unavailable() -> Self {
         let problem = Self::new(
             StatusCode::SERVICE_UNAVAILABLE,

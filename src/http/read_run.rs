@@ -1,16 +1,16 @@
-//! `GET /v1/runs` and `GET /v1/runs/{run}`.
+//! `GET /v1/runs/{run}`, and what every answer says of a run.
 
 use super::App;
 use super::problem::Problem;
 use super::receipt::etag;
 use super::request::{Authenticated, RunPath};
-use crate::record::read::{ListRequest, RunSummary};
-use axum::extract::{Query, State};
+use crate::record::read::RunSummary;
+use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::BTreeMap;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 /// A run, as its frames say.
 #[derive(Serialize, ToSchema)]
@@ -82,7 +82,7 @@ pub(crate) struct UnknownBody {
 }
 
 impl RunBody {
-    fn new(run: RunSummary, unknown: Option<UnknownBody>) -> Self {
+    pub(super) fn new(run: RunSummary, unknown: Option<UnknownBody>) -> Self {
         let status = match (run.sealed, run.ended) {
             (Some(_), _) => "sealed",
             (None, true) => "ended",
@@ -117,97 +117,6 @@ impl RunBody {
             unknown_outcomes: unknown,
         }
     }
-}
-
-/// A page of runs.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct RunsBody {
-    /// Newest first.
-    runs: Vec<RunBody>,
-    /// What `before` is to be for the next page; absent on the last.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<u64>,
-}
-
-/// Which runs.
-#[derive(Deserialize, IntoParams)]
-pub(crate) struct RunsQuery {
-    /// Only of this agent.
-    agent: Option<String>,
-    /// open or sealed.
-    status: Option<String>,
-    /// completed, failed, cancelled or unknown.
-    outcome: Option<String>,
-    /// Only runs numbered below this: `next` of the page before.
-    before: Option<u64>,
-    /// 1 to 500, by default 50.
-    limit: Option<u32>,
-}
-
-/// Lists runs, newest first.
-#[utoipa::path(
-    get, path = "/v1/runs", tag = "read", operation_id = "listRuns", params(RunsQuery),
-    responses(
-        (status = 200, description = "A page", body = RunsBody),
-        (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done", body = Problem, content_type = "application/problem+json"),
-    )
-)]
-pub(crate) async fn list_runs(
-    State(app): State<App>,
-    Authenticated(caller): Authenticated,
-    Query(query): Query<RunsQuery>,
-) -> Result<Response, Problem> {
-    let sealed = match query.status.as_deref() {
-        None => None,
-        Some("open") => Some(false),
-        Some("sealed") => Some(true),
-        Some(_) => return Err(Problem::parameter("status", "open or sealed")),
-    };
-    if query
-        .outcome
-        .as_deref()
-        .is_some_and(|outcome| !["completed", "failed", "cancelled", "unknown"].contains(&outcome))
-    {
-        return Err(Problem::parameter(
-            "outcome",
-            "completed, failed, cancelled or unknown",
-        ));
-    }
-    let limit = query.limit.unwrap_or(50);
-    if !(1..=500).contains(&limit) {
-        return Err(Problem::parameter("limit", "1 to 500"));
-    }
-    if query
-        .agent
-        .as_deref()
-        .is_some_and(|agent| agent.contains('\0'))
-    {
-        return Err(Problem::parameter("agent", "text without U+0000"));
-    }
-    let request = ListRequest {
-        agent: query.agent,
-        sealed,
-        outcome: query.outcome,
-        before: query.before,
-        limit: limit + 1,
-    };
-    let mut runs = app.recorder.runs(caller, request).await?;
-    let more = runs.len() > limit as usize;
-    runs.truncate(limit as usize);
-    let next = if more {
-        runs.last().map(|run| run.run_no)
-    } else {
-        None
-    };
-    let body = RunsBody {
-        runs: runs
-            .into_iter()
-            .map(|run| RunBody::new(run, None))
-            .collect(),
-        next,
-    };
-    Ok(axum::Json(body).into_response())
 }
 
 /// Reads a run. The ETag is its head.

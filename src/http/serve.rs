@@ -31,7 +31,7 @@ pub async fn serve(
     app: App,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    let recorder = app.recorder.clone();
+    let (recorder, streams) = (app.recorder.clone(), app.streams.clone());
     let service = TowerToHyperService::new(router(app));
     let mut builder = Builder::new(TokioExecutor::new());
     builder
@@ -55,6 +55,8 @@ pub async fn serve(
         });
     }
     drop(listener);
+    // They would go on for ever; whoever follows comes back and goes on where it was.
+    streams.stop();
     if tokio::time::timeout(GRACE, graceful.shutdown())
         .await
         .is_err()

@@ -4,6 +4,7 @@ use super::App;
 use super::problem::Problem;
 use super::request::Authenticated;
 use crate::access::{Role, TokenRequest};
+use crate::record::TokenRow;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -76,6 +77,23 @@ pub(crate) struct TokenBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     revoked_at: Option<String>,
+}
+
+impl From<TokenRow> for TokenBody {
+    fn from(token: TokenRow) -> Self {
+        Self {
+            id: token.id,
+            name: token.name,
+            roles: token.roles,
+            actor: ActorBinding {
+                kind: token.actor_type,
+                id: token.actor_id,
+            },
+            created_at: token.created_at.to_string(),
+            expires_at: token.expires_at.map(|at| at.to_string()),
+            revoked_at: token.revoked_at.map(|at| at.to_string()),
+        }
+    }
 }
 
 /// The tokens of a tenant.
@@ -176,22 +194,44 @@ pub(crate) async fn list_tokens(
 ) -> Result<Response, Problem> {
     caller.needs(&[Role::Admin])?;
     let tokens = app.recorder.tokens(caller.tenant).await?;
-    let tokens = tokens.into_iter().map(|token| TokenBody {
-        id: token.id,
-        name: token.name,
-        roles: token.roles,
-        actor: ActorBinding {
-            kind: token.actor_type,
-            id: token.actor_id,
-        },
-        created_at: token.created_at.to_string(),
-        expires_at: token.expires_at.map(|at| at.to_string()),
-        revoked_at: token.revoked_at.map(|at| at.to_string()),
-    });
     Ok(axum::Json(TokensBody {
-        tokens: tokens.collect(),
+        tokens: tokens.into_iter().map(TokenBody::from).collect(),
     })
     .into_response())
+}
+
+/// Reads a token of the caller's tenant, without its secret. Any token may read itself, an admin's all.
+#[utoipa::path(
+    get, path = "/v1/tokens/{id}", tag = "administer", operation_id = "readToken",
+    params(("id" = String, Path, description = "Public part of the token")),
+    responses(
+        (status = 200, description = "The token", body = TokenBody),
+        (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn read_token(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
+    if id != caller.token {
+        caller.needs(&[Role::Admin])?;
+    }
+    let tokens = app.recorder.tokens(caller.tenant).await?;
+    let token = tokens.into_iter().find(|token| token.id == id);
+    let token = token.ok_or_else(no_token)?;
+    Ok(axum::Json(TokenBody::from(token)).into_response())
+}
+
+fn no_token() -> Problem {
+    Problem::new(
+        StatusCode::NOT_FOUND,
+        "token_not_found",
+        "No such token",
+        "the tenant has no token of that id",
+        "List them: GET /v1/tokens.",
+    )
 }
 
 /// Revokes a token of the caller's tenant: from now on it opens nothing.
@@ -211,13 +251,7 @@ pub(crate) async fn revoke_token(
 ) -> Result<Response, Problem> {
     caller.needs(&[Role::Admin])?;
     if id.contains('\0') || !app.recorder.revoke_token(caller.tenant, id).await? {
-        return Err(Problem::new(
-            StatusCode::NOT_FOUND,
-            "token_not_found",
-            "No such token",
-            "the tenant has no token of that id",
-            "List them: GET /v1/tokens.",
-        ));
+        return Err(no_token());
     }
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -87,7 +87,7 @@ pub(super) async fn stop(cluster_dir: &Path) -> Result<Option<Pid>, PostgresErro
 
 /// Whether a process is a postmaster that was started for this cluster. Its id alone is no proof,
 /// so its command line must name the cluster's folder.
-fn is_postmaster(pid: Pid, cluster_dir: &Path) -> bool {
+pub(super) fn is_postmaster(pid: Pid, cluster_dir: &Path) -> bool {
     let wanted = cluster_dir.as_os_str().as_bytes();
     let proc = Path::new("/proc");
     if proc.join("self").exists() {

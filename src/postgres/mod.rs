@@ -19,6 +19,7 @@ mod cluster;
 mod create;
 mod environment;
 mod error;
+mod inspect;
 mod installation;
 mod left_over;
 mod log;
@@ -26,4 +27,5 @@ mod runtime_dir;
 
 pub use cluster::{Cluster, Durability};
 pub use error::PostgresError;
+pub use inspect::{ClusterState, Inspection, inspect};
 pub use installation::Installation;

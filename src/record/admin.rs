@@ -3,7 +3,7 @@
 use super::{RecordError, Recorder};
 use crate::access::{self, AccessError, Caller, NewToken, TokenRequest};
 use crate::store::StoreError;
-use crate::store::tokens::TokenRow;
+pub(crate) use crate::store::tokens::TokenRow;
 use onrecord_core::id::TenantId;
 
 impl Recorder {

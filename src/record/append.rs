@@ -4,6 +4,7 @@
 //! in this process or another. What was prepared before the lock (commitments, ciphertexts) depends on
 //! no place.
 
+use super::follow::Progress;
 use super::intake::FrameRequest;
 pub use super::place::{Appended, Conditions};
 use super::place::{Batch, known_keys};
@@ -90,6 +91,9 @@ impl Recorder {
         // A crash before this line leaves nothing of the batch, after it all of it. Where the answer of
         // the commit is lost the writers ask again with their keys and find their frames.
         tx.commit().await.map_err(store::StoreError::from)?;
+        let size = batch.chain.size();
+        let key = (caller.tenant.clone(), run.clone());
+        self.followed.tell(&key, Progress { size, sealed });
         if conditions.signed {
             for appended in results.iter_mut().flatten() {
                 let last = appended.result.as_ref().unwrap_or(&appended.receipt);

@@ -5,6 +5,7 @@
 
 mod admin;
 pub mod append;
+pub mod follow;
 mod head;
 pub mod intake;
 pub mod open;
@@ -13,6 +14,7 @@ mod prepare;
 pub mod read;
 pub mod seal;
 
+pub(crate) use admin::TokenRow;
 pub(crate) use prepare::offload;
 
 use crate::access::AccessError;
@@ -160,6 +162,7 @@ pub struct Recorder {
     pub(crate) store: Store,
     pub(crate) vault: Arc<Vault>,
     tasks: TaskTracker,
+    followed: follow::Followed,
 }
 
 impl Recorder {
@@ -169,6 +172,7 @@ impl Recorder {
             store,
             vault,
             tasks: TaskTracker::new(),
+            followed: follow::Followed::default(),
         }
     }
 

@@ -80,6 +80,18 @@ impl From<RunRow> for RunSummary {
     }
 }
 
+/// A moment that somebody names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// A time.
+    At(Timestamp),
+    /// So long before now, by the database's clock, which is that of the evidence.
+    Ago {
+        /// Seconds.
+        seconds: u64,
+    },
+}
+
 /// Which runs to list.
 #[derive(Clone, Debug, Default)]
 pub struct ListRequest {
@@ -89,10 +101,32 @@ pub struct ListRequest {
     pub sealed: Option<bool>,
     /// Only with this outcome; `unknown` for none.
     pub outcome: Option<String>,
+    /// Only opened then or later.
+    pub since: Option<Moment>,
+    /// Only opened before.
+    pub until: Option<Moment>,
+    /// Only with ids that begin so.
+    pub prefix: String,
     /// Only numbers below this.
     pub before: Option<u64>,
     /// At most so many.
     pub limit: u32,
+}
+
+impl Moment {
+    fn time(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::At(time) => time,
+            Self::Ago { seconds } => {
+                let micros = i64::try_from(seconds)
+                    .unwrap_or(i64::MAX)
+                    .saturating_mul(1_000_000);
+                // Before the year 0 nothing was recorded either.
+                let then = Timestamp::from_micros(now.micros().saturating_sub(micros));
+                then.unwrap_or(Timestamp::MIN)
+            }
+        }
+    }
 }
 
 impl Recorder {
@@ -137,11 +171,16 @@ impl Recorder {
     ) -> Result<Vec<RunSummary>, RecordError> {
         let recorder = self.clone();
         self.detached(async move {
+            let now = recorder.store.now().await?;
+            let time = |moment: Option<Moment>| moment.map(|moment| moment.time(now));
             let mut tx = recorder.store.snapshot(&caller.tenant).await?;
             let filter = RunFilter {
                 agent: request.agent,
                 sealed: request.sealed,
                 outcome: request.outcome,
+                since: time(request.since),
+                until: time(request.until),
+                prefix: request.prefix,
                 before: request.before,
             };
             let rows = store::runs::list(&mut tx, &caller.tenant, &filter, request.limit).await?;

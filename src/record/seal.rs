@@ -1,5 +1,6 @@
 //! Sealing: the signed statement over a whole run, made once.
 
+use super::follow::Progress;
 use super::open::state_of;
 use super::place::{STORE_ID, close_turn, place};
 use super::{RecordError, Recorder};
@@ -54,7 +55,20 @@ impl Recorder {
         interrupted: bool,
     ) -> Result<Seal, RecordError> {
         let locked = self.lock(caller, run).await?;
-        seal_locked(locked, caller, run, interrupted).await
+        let seal = seal_locked(locked, caller, run, interrupted).await?;
+        self.tell_sealed(&caller.tenant, &seal);
+        Ok(seal)
+    }
+
+    /// Tells those who follow the run.
+    fn tell_sealed(&self, tenant: &TenantId, seal: &Seal) {
+        let state = &seal.statement.state;
+        let progress = Progress {
+            size: state.size,
+            sealed: true,
+        };
+        let key = (tenant.clone(), state.run.clone());
+        self.followed.tell(&key, progress);
     }
 
     async fn lock(&self, caller: &Caller, run: &RunId) -> Result<Locked, RecordError> {
@@ -131,7 +145,8 @@ impl Recorder {
             if locked.row.sealed.is_some() || idle_micros < least_micros {
                 return Ok(false);
             }
-            seal_locked(locked, &caller, &run, true).await?;
+            let seal = seal_locked(locked, &caller, &run, true).await?;
+            recorder.tell_sealed(&caller.tenant, &seal);
             Ok(true)
         })
         .await

@@ -3,6 +3,7 @@
 //! Every transaction names its tenant first, and row security shows it nothing else. Bytes under a
 //! hash or a signature are `bytea` and come back as they went in.
 
+pub mod check;
 pub(crate) mod frames;
 pub(crate) mod ledger;
 pub(crate) mod payloads;
@@ -30,6 +31,16 @@ pub enum StoreError {
     /// The database refused or did not answer.
     #[error("database: {0}")]
     Database(#[from] sqlx::Error),
+    /// Nobody listens there.
+    #[error(
+        "no answer from PostgreSQL at {address}: is it running there, and is --database-url right? ({source})"
+    )]
+    Unreachable {
+        /// Host and port, or the socket's folder.
+        address: String,
+        /// What the connection said.
+        source: std::io::Error,
+    },
     /// The database contradicts the model: somebody else wrote there, or a defect of ours.
     #[error("the database contradicts the model: {table}.{column} of {row}")]
     Contradiction {
@@ -64,7 +75,8 @@ impl StoreError {
                 | sqlx::Error::PoolClosed
                 | sqlx::Error::WorkerCrashed
                 | sqlx::Error::Tls(_),
-            ) => true,
+            )
+            | Self::Unreachable { .. } => true,
             Self::Database(sqlx::Error::Database(error)) => {
                 // 08 connection, 40 rollback, 53 resources, 57P operator intervention.
                 error.code().is_some_and(|code| {
@@ -117,7 +129,7 @@ impl Store {
     ///
     /// Returns whether anything was to be done.
     pub async fn migrate(url: &str) -> Result<bool, StoreError> {
-        let mut connection: PgConnection = options(url)?.connect().await?;
+        let mut connection = connect(url).await?;
         let encoding: String = sqlx::query_scalar("select getdatabaseencoding()")
             .fetch_one(&mut connection)
             .await?;
@@ -147,7 +159,7 @@ impl Store {
 
     /// Makes a database of a cluster of ours, if it is not there.
     pub async fn create_database(url: &str, name: &'static str) -> Result<(), StoreError> {
-        let mut connection: PgConnection = options(url)?.connect().await?;
+        let mut connection = connect(url).await?;
         let exists: bool =
             sqlx::query_scalar("select exists (select from pg_database where datname = $1)")
                 .bind(name)
@@ -215,6 +227,19 @@ impl Store {
     pub async fn close(&self) {
         self.pool.close().await;
     }
+}
+
+/// One connection, as whoever the address names.
+async fn connect(url: &str) -> Result<PgConnection, StoreError> {
+    let options = options(url)?;
+    let address = match options.get_socket() {
+        Some(folder) => folder.display().to_string(),
+        None => format!("{}:{}", options.get_host(), options.get_port()),
+    };
+    options.connect().await.map_err(|error| match error {
+        sqlx::Error::Io(source) => StoreError::Unreachable { address, source },
+        other => other.into(),
+    })
 }
 
 fn options(url: &str) -> Result<PgConnectOptions, StoreError> {

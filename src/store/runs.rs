@@ -91,6 +91,28 @@ pub(crate) async fn find(tx: &mut Tx, run: &RunId) -> Result<Option<RunRow>, Sto
     row.map(|row| read(&row)).transpose()
 }
 
+/// How many frames runs have, and whether they are sealed; those that are not there are left out.
+pub(crate) async fn sizes(
+    tx: &mut Tx,
+    runs: &[RunId],
+) -> Result<Vec<(RunId, u64, bool)>, StoreError> {
+    let names: Vec<&str> = runs.iter().map(RunId::as_str).collect();
+    let rows: Vec<(String, i64, bool)> =
+        sqlx::query_as("select run, size, sealed_at is not null from runs where run = any($1)")
+            .bind(names)
+            .fetch_all(&mut **tx)
+            .await?;
+    rows.into_iter()
+        .map(|(run, size, sealed)| {
+            let size = unsigned(size, "runs", "size")?;
+            let id = run
+                .parse()
+                .map_err(|_| contradiction("runs", "run", &run))?;
+            Ok((id, size, sealed))
+        })
+        .collect()
+}
+
 /// The run that was opened with a key.
 pub(crate) async fn opened_with(
     tx: &mut Tx,
@@ -230,8 +252,31 @@ pub(crate) struct RunFilter {
     /// `Some(true)` sealed ones, `Some(false)` open ones.
     pub(crate) sealed: Option<bool>,
     pub(crate) outcome: Option<String>,
+    /// Opened then or later.
+    pub(crate) since: Option<Timestamp>,
+    /// Opened before.
+    pub(crate) until: Option<Timestamp>,
+    /// Beginning of the id, digits of ULIDs.
+    pub(crate) prefix: String,
     /// Runs numbered below this.
     pub(crate) before: Option<u64>,
+}
+
+impl RunFilter {
+    /// Between which ids the runs are: an id begins with the milliseconds of the opening, so that the
+    /// primary key serves times too.
+    fn ids(&self) -> (String, String) {
+        let id = |time: Option<Timestamp>, random| {
+            let millis = u64::try_from(time?.micros() / 1_000).unwrap_or(0);
+            Some(RunId::from_parts(millis, [random; 10]).to_string())
+        };
+        // No id has a character as high as the tilde.
+        let (first, last) = (self.prefix.clone(), format!("{}~", self.prefix));
+        (
+            id(self.since, 0).map_or(first.clone(), |since| since.max(first)),
+            id(self.until, 255).map_or(last.clone(), |until| until.min(last)),
+        )
+    }
 }
 
 /// The newest runs first, by their numbers.
@@ -241,20 +286,31 @@ pub(crate) async fn list(
     filter: &RunFilter,
     limit: u32,
 ) -> Result<Vec<RunRow>, StoreError> {
+    let (first, last) = filter.ids();
     let rows = sqlx::query(
         "select * from runs where tenant = $1
            and ($2::text is null or agent = $2)
            and ($3::boolean is null or (sealed_at is not null) = $3)
            and ($4::text is null or coalesce(outcome, 'unknown') = $4)
            and ($5::bigint is null or run_no < $5)
+           and run between $7 and $8
+           and ($9::timestamptz is null or opened_at >= $9)
+           and ($10::timestamptz is null or opened_at < $10)
          order by run_no desc limit $6",
     )
+    // Planned for its values each time: which index serves depends on the filters, and one plan for all
+    // of them would read every run of the primary key for a list without any.
+    .persistent(false)
     .bind(tenant.as_str())
     .bind(&filter.agent)
     .bind(filter.sealed)
     .bind(&filter.outcome)
     .bind(filter.before.map(signed))
     .bind(i64::from(limit))
+    .bind(first)
+    .bind(last)
+    .bind(filter.since.map(Time))
+    .bind(filter.until.map(Time))
     .fetch_all(&mut **tx)
     .await?;
     rows.iter().map(read).collect()

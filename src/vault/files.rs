@@ -2,6 +2,7 @@
 
 use super::VaultError;
 use super::cipher::Key;
+use onrecord_core::id::TenantId;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
@@ -63,6 +64,17 @@ pub(super) fn has_tenants(path: &Path) -> Result<bool, VaultError> {
         }
     }
     Ok(false)
+}
+
+/// The tenants that have a folder there.
+pub(super) fn tenants(path: &Path) -> Result<Vec<TenantId>, VaultError> {
+    let mut tenants = Vec::new();
+    for entry in fs::read_dir(path).map_err(at(path))? {
+        let name = entry.map_err(at(path))?.file_name();
+        tenants.extend(name.to_str().and_then(|name| name.parse::<TenantId>().ok()));
+    }
+    tenants.sort();
+    Ok(tenants)
 }
 
 /// The bytes of a hex file.

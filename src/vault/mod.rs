@@ -9,8 +9,10 @@ mod cipher;
 mod files;
 pub(crate) mod random;
 mod signer;
+mod survey;
 
 pub use signer::{LedgerKey, PublicKey, SealKey};
+pub use survey::TenantFolder;
 
 use cipher::{Key, Place};
 use onrecord_core::digest::Hash;

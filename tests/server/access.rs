@@ -357,6 +357,33 @@ async fn no_tenant_sees_anothers_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_token_may_read_itself() {
+    let server = Server::start().await;
+    let api = &server.api;
+    let request =
+        json!({"name": "nightly", "roles": ["agent"], "actor": {"type": "agent", "id": "c"}});
+    let made = api.post("/v1/tokens", &request).await.is(201).json();
+    let own = api.with(made["token"].as_str().unwrap());
+    let path = format!("/v1/tokens/{}", made["id"].as_str().unwrap());
+    let token = own.get(&path).await.is(200).json();
+    assert_eq!(token["roles"], json!(["agent"]));
+    assert_eq!(token["actor"], json!({"type": "agent", "id": "c"}));
+    assert!(!token.to_string().contains(made["token"].as_str().unwrap()));
+    assert_eq!(api.get(&path).await.is(200).json(), token);
+    // Another's is for admins, and another tenant's is not there.
+    let owner = api.get("/v1/tokens").await.is(200).json();
+    let owner = format!("/v1/tokens/{}", owner["tokens"][0]["id"].as_str().unwrap());
+    own.get(&owner).await.problem(403, "role_missing");
+    own.get("/v1/tokens/%00").await.problem(403, "role_missing");
+    let other = api.new_tenant().await;
+    other.get(&path).await.problem(404, "token_not_found");
+    other
+        .get("/v1/tokens/%00")
+        .await
+        .problem(404, "token_not_found");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn tokens_that_open_nothing() {
     let server = Server::start().await;
     let api = &server.api;
@@ -496,6 +523,24 @@ async fn every_refusal_is_a_problem() {
         (
             "GET",
             "/v1/runs?outcome=good".to_owned(),
+            400,
+            "malformed_parameter",
+        ),
+        (
+            "GET",
+            "/v1/runs?since=later".to_owned(),
+            400,
+            "malformed_parameter",
+        ),
+        (
+            "GET",
+            "/v1/runs?until=%00".to_owned(),
+            400,
+            "malformed_parameter",
+        ),
+        (
+            "GET",
+            "/v1/runs?prefix=01k".to_owned(),
             400,
             "malformed_parameter",
         ),
@@ -667,6 +712,42 @@ async fn lists_come_in_pages() {
     );
     let page = api.get("/v1/runs?limit=2&before=2").await.is(200).json();
     assert_eq!((numbers(&page), page["next"].as_u64()), (vec![1], None));
+    // Times and ids cut a list; the pages of what is left are as dense.
+    let all = api.get("/v1/runs").await.is(200).json();
+    let opened = |place: usize| all["runs"][place]["opened_at"].as_str().unwrap();
+    for (query, expected, next) in [
+        (format!("since={}", opened(3)), vec![5, 4, 3, 2], None),
+        (format!("until={}", opened(1)), vec![3, 2, 1], None),
+        (
+            format!("since={}&until={}", opened(3), opened(1)),
+            vec![3, 2],
+            None,
+        ),
+        (format!("since={}&limit=2", opened(3)), vec![5, 4], Some(4)),
+        (
+            format!("since={}&limit=2&before=4", opened(3)),
+            vec![3, 2],
+            None,
+        ),
+        ("since=1h".to_owned(), vec![5, 4, 3, 2, 1], None),
+        ("until=1h".to_owned(), vec![], None),
+        ("since=4000000000w".to_owned(), vec![5, 4, 3, 2, 1], None),
+        ("since=9999-01-01".to_owned(), vec![], None),
+        ("prefix=0".to_owned(), vec![5, 4, 3, 2, 1], None),
+        ("prefix=7".to_owned(), vec![], None),
+        (
+            format!("prefix={}", all["runs"][2]["run"].as_str().unwrap()),
+            vec![3],
+            None,
+        ),
+    ] {
+        let page = api.get(&format!("/v1/runs?{query}")).await.is(200).json();
+        assert_eq!(
+            (numbers(&page), page["next"].as_u64()),
+            (expected, next),
+            "{query}"
+        );
+    }
     let page = api
         .get("/v1/runs?agent=odd&outcome=unknown&status=open")
         .await

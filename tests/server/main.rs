@@ -9,9 +9,11 @@ mod bodies;
 mod bundles;
 mod by_hand;
 mod cases;
+mod command_line;
 mod concurrency;
 mod contract;
 mod database;
+mod follow;
 mod hang_up;
 #[path = "../harness/mod.rs"]
 mod harness;

@@ -79,9 +79,7 @@ text_id!(
     /// A run: a ULID in upper case, 48 bits of milliseconds and 80 random bits.
     RunId,
     BadId::Run,
-    |text| {
-        text.len() == 26 && text.as_bytes()[0] <= b'7' && text.bytes().all(|byte| CROCKFORD.contains(&byte))
-    }
+    |text| text.len() == 26 && RunId::may_begin_with(text)
 );
 
 text_id!(
@@ -113,6 +111,13 @@ impl RunId {
             .rev()
             .map(|place| char::from(CROCKFORD[usize::from((bits >> (5 * place)) as u8 & 31)]));
         Self(text.collect())
+    }
+
+    /// Whether the id of a run may begin with a text; every one begins with the empty text.
+    pub fn may_begin_with(text: &str) -> bool {
+        text.len() <= 26
+            && text.bytes().all(|byte| CROCKFORD.contains(&byte))
+            && text.bytes().next().is_none_or(|first| first <= b'7')
     }
 }
 

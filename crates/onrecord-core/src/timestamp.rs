@@ -21,6 +21,9 @@ const RANGE: core::ops::RangeInclusive<i64> =
     -62_167_219_200 * SECOND..=253_402_300_800 * SECOND - 1;
 
 impl Timestamp {
+    /// The beginning of the year 0000, before which no time is.
+    pub const MIN: Self = Self(*RANGE.start());
+
     /// From microseconds since 1970; `None` outside the years 0000 to 9999.
     pub fn from_micros(micros: i64) -> Option<Self> {
         RANGE.contains(&micros).then_some(Self(micros))

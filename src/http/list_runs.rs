@@ -1,0 +1,191 @@
+//! `GET /v1/runs`.
+
+use super::App;
+use super::problem::Problem;
+use super::read_run::RunBody;
+use super::request::Authenticated;
+use crate::record::read::{ListRequest, Moment};
+use axum::extract::{Query, State};
+use axum::response::{IntoResponse as _, Response};
+use onrecord_core::id::RunId;
+use onrecord_core::timestamp::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+/// A page of runs.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct RunsBody {
+    /// Newest first.
+    runs: Vec<RunBody>,
+    /// What `before` is to be for the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<u64>,
+}
+
+/// Which runs.
+#[derive(Deserialize, IntoParams)]
+pub(crate) struct RunsQuery {
+    /// Only of this agent.
+    agent: Option<String>,
+    /// open or sealed.
+    status: Option<String>,
+    /// completed, failed, cancelled or unknown.
+    outcome: Option<String>,
+    /// Only runs opened at this time or later: RFC 3339, a date (its beginning in UTC), or how long ago by
+    /// the database's clock, such as `90s`, `15m`, `2h`, `3d` or `2w`.
+    since: Option<String>,
+    /// Only runs opened before this time, written likewise.
+    until: Option<String>,
+    /// Only runs whose id begins so.
+    prefix: Option<String>,
+    /// Only runs numbered below this: `next` of the page before.
+    before: Option<u64>,
+    /// 1 to 500, by default 50.
+    limit: Option<u32>,
+}
+
+/// Lists runs, newest first.
+#[utoipa::path(
+    get, path = "/v1/runs", tag = "read", operation_id = "listRuns", params(RunsQuery),
+    responses(
+        (status = 200, description = "A page", body = RunsBody),
+        (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn list_runs(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+    Query(query): Query<RunsQuery>,
+) -> Result<Response, Problem> {
+    let sealed = match query.status.as_deref() {
+        None => None,
+        Some("open") => Some(false),
+        Some("sealed") => Some(true),
+        Some(_) => return Err(Problem::parameter("status", "open or sealed")),
+    };
+    if query
+        .outcome
+        .as_deref()
+        .is_some_and(|outcome| !["completed", "failed", "cancelled", "unknown"].contains(&outcome))
+    {
+        return Err(Problem::parameter(
+            "outcome",
+            "completed, failed, cancelled or unknown",
+        ));
+    }
+    let limit = query.limit.unwrap_or(50);
+    if !(1..=500).contains(&limit) {
+        return Err(Problem::parameter("limit", "1 to 500"));
+    }
+    if query
+        .agent
+        .as_deref()
+        .is_some_and(|agent| agent.contains('\0'))
+    {
+        return Err(Problem::parameter("agent", "text without U+0000"));
+    }
+    let prefix = query.prefix.unwrap_or_default();
+    if !RunId::may_begin_with(&prefix) {
+        return Err(Problem::parameter(
+            "prefix",
+            "the beginning of a run's id: up to 26 of 0-9 and A-Z without I, L, O and U",
+        ));
+    }
+    let request = ListRequest {
+        agent: query.agent,
+        sealed,
+        outcome: query.outcome,
+        since: moment("since", query.since.as_deref())?,
+        until: moment("until", query.until.as_deref())?,
+        prefix,
+        before: query.before,
+        limit: limit + 1,
+    };
+    let mut runs = app.recorder.runs(caller, request).await?;
+    let more = runs.len() > limit as usize;
+    runs.truncate(limit as usize);
+    let next = if more {
+        runs.last().map(|run| run.run_no)
+    } else {
+        None
+    };
+    let body = RunsBody {
+        runs: runs
+            .into_iter()
+            .map(|run| RunBody::new(run, None))
+            .collect(),
+        next,
+    };
+    Ok(axum::Json(body).into_response())
+}
+
+/// A time, or how long ago.
+fn moment(name: &str, text: Option<&str>) -> Result<Option<Moment>, Problem> {
+    let Some(text) = text else { return Ok(None) };
+    ago(text).or_else(|| at(text)).map(Some).ok_or_else(|| {
+        Problem::parameter(
+            name,
+            "a time such as 2026-11-30T08:00:00Z or 2026-11-30, or how long ago, such as 2h or 3d",
+        )
+    })
+}
+
+fn ago(text: &str) -> Option<Moment> {
+    let unit_s = match text.chars().last()? {
+        's' => 1,
+        'm' => 60,
+        'h' => 3_600,
+        'd' => 86_400,
+        'w' => 604_800,
+        _ => return None,
+    };
+    let count: u32 = text[..text.len() - 1].parse().ok()?;
+    Some(Moment::Ago {
+        seconds: u64::from(count) * unit_s,
+    })
+}
+
+fn at(text: &str) -> Option<Moment> {
+    let time: Option<jiff::Timestamp> = text.parse().ok();
+    let time = time.or_else(|| format!("{text}T00:00:00Z").parse().ok())?;
+    Timestamp::from_micros(time.as_microsecond()).map(Moment::At)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_people_write_them() {
+        let at = |text: &str| Some(Moment::At(text.parse().unwrap()));
+        let ago = |seconds| Some(Moment::Ago { seconds });
+        for (text, expected) in [
+            ("2026-11-30T08:00:00Z", at("2026-11-30T08:00:00.000000Z")),
+            (
+                "2026-11-30T08:00:00.5+02:00",
+                at("2026-11-30T06:00:00.500000Z"),
+            ),
+            ("2026-11-30", at("2026-11-30T00:00:00.000000Z")),
+            ("90s", ago(90)),
+            ("15m", ago(900)),
+            ("2h", ago(7_200)),
+            ("3d", ago(259_200)),
+            ("2w", ago(1_209_600)),
+            ("", None),
+            ("h", None),
+            ("-2h", None),
+            ("2 h", None),
+            ("yesterday", None),
+            ("5000000000s", None),
+            ("2026-11-30T08:00:00", None),
+            ("2ü", None),
+        ] {
+            assert_eq!(
+                moment("since", Some(text)).ok().flatten(),
+                expected,
+                "{text}"
+            );
+        }
+    }
+}
