@@ -1,11 +1,13 @@
 //! The command line: one command a file.
 //!
-//! Exit codes: 0 done, 1 failed (or, of `verify`, altered), 2 of `verify` incomplete, and of `import`
-//! with `--strict` torn; 3 of `verify` unusable; 64 and above are the shell's.
+//! Exit codes: 0 done, 1 failed (or, of `verify`, altered), 2 of `verify` incomplete, of `import` with
+//! `--strict` torn, and of `gate` with `--fail` no pass; 3 of `verify` unusable; 64 and above are the
+//! shell's. `gate -- COMMAND` exits as the command does, and with 125 where nothing was recorded.
 
 pub mod completions;
 pub mod demo;
 pub mod export;
+pub mod gate;
 pub mod import;
 pub mod migrate;
 mod running;
@@ -40,6 +42,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Import transcripts of agents
     Import(WithServer<import::ImportArgs>),
+    /// Record a gate's verdict: of a report, or of a command that it runs
+    Gate(WithServer<gate::GateArgs>),
     /// List runs, newest first
     Runs(WithServer<runs::RunsArgs>),
     /// Show a run as a timeline
@@ -121,6 +125,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Import(args) => {
             let (args, client) = args.client()?;
             return import::run(args, client).await;
+        }
+        Command::Gate(args) => {
+            let (args, client) = args.client()?;
+            return gate::run(args, client).await;
         }
         Command::Runs(args) => {
             let (args, client) = args.client()?;

@@ -1,0 +1,457 @@
+//! The frames of a gate: parts of the evidence while it grows, and the `gate_result` at the end.
+
+use std::collections::HashMap;
+
+use reqwest::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::Turn;
+use super::command::Grown;
+use super::evidence::{self, Member};
+use super::job::Job;
+use crate::client::{Client, ClientError};
+use crate::gate::READER;
+use crate::import::payload::{PART_BYTES, Payload};
+use crate::import::request::{FRAME_PAYLOAD_BYTES, FRAME_PAYLOADS, Link, key_part};
+use crate::import::text::travels;
+
+/// Frames that are fetched at once.
+const PAGE: u64 = 1_000;
+/// Attempts that are tried because others took the ones before meanwhile.
+const TRIES: u32 = 100;
+
+/// Why it was not recorded.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    /// The server.
+    #[error(transparent)]
+    Server(#[from] ClientError),
+    /// The evidence on disk.
+    #[error("the evidence cannot be read: {0}")]
+    Evidence(#[from] std::io::Error),
+    /// The run takes nothing more.
+    #[error("run {run} is {status}: it takes no verdict any more")]
+    Closed {
+        /// The run.
+        run: String,
+        /// `ended` or `sealed`.
+        status: String,
+    },
+    /// Something else has the key.
+    #[error(
+        "the key {key:?} has another result or other evidence already; without --key and --attempt, \
+         attempts are counted"
+    )]
+    Taken {
+        /// The key.
+        key: String,
+    },
+    /// Somebody does not want to wait.
+    #[error("interrupted by {0}")]
+    Interrupted(&'static str),
+}
+
+/// What the server answered.
+#[derive(Deserialize)]
+pub(super) struct Receipt {
+    /// The run.
+    pub run: String,
+    /// The frame's number.
+    pub seq: u64,
+    /// Its hash.
+    pub hash: String,
+    /// When it was recorded.
+    pub at: String,
+}
+
+/// What was recorded.
+pub(super) struct Recorded {
+    /// The receipt of the `gate_result`.
+    pub receipt: Receipt,
+    /// Its key.
+    pub key: String,
+    /// Which attempt it is.
+    pub attempt: u64,
+    /// Whether the very same was there before.
+    pub already: bool,
+}
+
+/// Records what has ended: the very same as an earlier attempt is found to be that attempt, anything
+/// else is the next one.
+pub(super) async fn record(client: &Client, job: &mut Job) -> Result<Recorded, Failure> {
+    let earlier = Earlier::of(client, job).await?;
+    // Where a key or an attempt was named or begun, there is nothing to look for.
+    if job.key.is_none() && job.attempt.is_none() {
+        for one in &earlier.results {
+            if one.body != job.body {
+                continue;
+            }
+            let mut recorder = Recorder::again(client, job, one);
+            match recorder.finish(job).await {
+                Err(Failure::Taken { .. }) => job.members.iter_mut().for_each(Member::forget),
+                done => return done,
+            }
+        }
+    }
+    Recorder::next(client, job, &earlier).finish(job).await
+}
+
+/// What a run has of a gate and a candidate.
+struct Earlier {
+    status: String,
+    results: Vec<EarlierResult>,
+}
+
+struct EarlierResult {
+    attempt: u64,
+    body: Map<String, Value>,
+    key: String,
+    /// What the keys of its parts begin with.
+    base: String,
+}
+
+/// A frame, as far as it matters here.
+#[derive(Deserialize)]
+struct Seen {
+    seq: u64,
+    key: String,
+    kind: String,
+    body: Map<String, Value>,
+    #[serde(default)]
+    links: Vec<SeenLink>,
+}
+
+#[derive(Deserialize)]
+struct SeenLink {
+    rel: String,
+    seq: Option<u64>,
+}
+
+impl Earlier {
+    /// Reads the run's frames, unless it has no verdict at all.
+    async fn of(client: &Client, job: &Job) -> Result<Self, Failure> {
+        let path = format!("/v1/runs/{}", job.run);
+        let run: Value = client.read(&path).await?;
+        let mut earlier = Self {
+            status: run["status"].as_str().unwrap_or("").to_owned(),
+            results: Vec::new(),
+        };
+        let verdicts = run["kinds"]["gate_result"].as_u64().unwrap_or(0);
+        let size = if verdicts == 0 {
+            0
+        } else {
+            run["size"].as_u64().unwrap_or(0)
+        };
+        let mut parts = HashMap::new();
+        for from in (0..size).step_by(PAGE as usize) {
+            let page = format!("{path}/frames?from={from}&limit={PAGE}");
+            let page = client.read_bytes(&page).await?;
+            for line in page.split(|byte| *byte == b'\n') {
+                if let Ok(seen) = serde_json::from_slice::<Seen>(line) {
+                    earlier.see(seen, &mut parts, job);
+                }
+            }
+        }
+        Ok(earlier)
+    }
+
+    fn see(&mut self, mut seen: Seen, parts: &mut HashMap<u64, String>, job: &Job) {
+        let is = |member: &str, value: &str| seen.body.get(member).is_some_and(|is| is == value);
+        if seen.kind == "observation" && is("observation", "gate_evidence") {
+            parts.insert(seen.seq, seen.key);
+        } else if seen.kind == "gate_result"
+            && is("name", job.name())
+            && is("candidate", job.candidate())
+        {
+            let uses = seen.links.iter().filter(|link| link.rel == "uses");
+            let part = uses.filter_map(|link| parts.get(&link.seq?)).next();
+            let base = part
+                .and_then(|key| key.rsplit_once('/'))
+                .map(|(base, _)| base.to_owned());
+            let attempt = seen
+                .body
+                .shift_remove("attempt")
+                .and_then(|number| number.as_u64());
+            self.results.push(EarlierResult {
+                // One that was posted without a number still is one.
+                attempt: attempt.unwrap_or(self.results.len() as u64 + 1),
+                body: seen.body,
+                base: base.unwrap_or_else(|| seen.key.clone()),
+                key: seen.key,
+            });
+        }
+    }
+
+    fn next(&self) -> u64 {
+        let last = self.results.iter().map(|one| one.attempt).max();
+        last.unwrap_or(0).saturating_add(1)
+    }
+}
+
+/// A request of an append.
+#[derive(Serialize)]
+struct Request<'a> {
+    kind: &'static str,
+    key: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turn: Option<Turn>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    actor: Option<Value>,
+    body: Map<String, Value>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    payloads: &'a [Payload],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    links: &'a [Link],
+}
+
+/// Posts what belongs to one verdict.
+pub(super) struct Recorder<'a> {
+    client: &'a Client,
+    path: String,
+    turn: Option<Turn>,
+    actor: Option<Value>,
+    name: String,
+    candidate: String,
+    /// The key of the verdict, where it does not follow from the attempt.
+    key: Option<String>,
+    /// Whether another attempt may be taken where this one is another's.
+    fixed: bool,
+    attempt: u64,
+    base: String,
+}
+
+impl<'a> Recorder<'a> {
+    /// For a command that is to be run.
+    pub(super) async fn begin(client: &'a Client, job: &Job) -> Result<Self, Failure> {
+        let earlier = Earlier::of(client, job).await?;
+        if earlier.status != "open" {
+            return Err(Failure::Closed {
+                run: job.run.clone(),
+                status: earlier.status,
+            });
+        }
+        Ok(Self::next(client, job, &earlier))
+    }
+
+    fn next(client: &'a Client, job: &Job, earlier: &Earlier) -> Self {
+        let same_key = |one: &&EarlierResult| job.key.as_ref() == Some(&one.key);
+        let known = earlier.results.iter().find(same_key).map(|one| one.attempt);
+        let attempt = job.attempt.or(known).unwrap_or_else(|| earlier.next());
+        let base = job.base.clone().or(job.key.clone());
+        Self {
+            client,
+            path: format!("/v1/runs/{}/frames", job.run),
+            turn: job.turn,
+            actor: job
+                .actor
+                .as_ref()
+                .map(|id| json!({"type": "verifier", "id": id})),
+            name: job.name().to_owned(),
+            candidate: job.candidate().to_owned(),
+            key: job.key.clone(),
+            fixed: job.fixed,
+            attempt,
+            base: base.unwrap_or_else(|| derived(job.name(), job.candidate(), attempt)),
+        }
+    }
+
+    fn again(client: &'a Client, job: &Job, one: &EarlierResult) -> Self {
+        Self {
+            key: Some(one.key.clone()),
+            fixed: true,
+            attempt: one.attempt,
+            base: one.base.clone(),
+            ..Self::next(
+                client,
+                job,
+                &Earlier {
+                    status: String::new(),
+                    results: Vec::new(),
+                },
+            )
+        }
+    }
+
+    /// The attempt under which the parts are.
+    pub(super) fn attempt(&self) -> u64 {
+        self.attempt
+    }
+
+    /// What the keys of the parts begin with.
+    pub(super) fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// Posts parts while a command writes them, until it has ended. What cannot be posted now is tried
+    /// again at the end.
+    pub(super) async fn while_running(&mut self, members: &mut [Member], grown: &Grown) {
+        loop {
+            let ended = grown.has_ended();
+            for index in 0..members.len() {
+                if self.parts(members, index, false).await.is_err() {
+                    return;
+                }
+            }
+            if ended {
+                return;
+            }
+            grown.more().await;
+        }
+    }
+
+    /// Posts what is left of the evidence, and then the verdict.
+    pub(super) async fn finish(&mut self, job: &mut Job) -> Result<Recorded, Failure> {
+        let mut payloads = job
+            .notes
+            .iter()
+            .map(|(name, value)| Payload::json(name.as_str(), value, travels(&value.to_string())))
+            .collect::<Vec<_>>();
+        let mut room = FRAME_PAYLOAD_BYTES;
+        let alone = job.members.len() == 1 && payloads.is_empty();
+        for index in 0..job.members.len() {
+            let member = &job.members[index];
+            let length = member.length()?;
+            let fits = length <= room.min(PART_BYTES) as u64 && payloads.len() < FRAME_PAYLOADS;
+            if length == 0 && !alone {
+                continue;
+            }
+            if member.done == 0 && fits {
+                let bytes = evidence::part(&member.path, 0)?;
+                // A full part that ends within a character is less than the whole.
+                if bytes.len() as u64 == length {
+                    room -= bytes.len();
+                    payloads.push(evidence::payload(member.name.clone(), bytes, &member.media));
+                    continue;
+                }
+            }
+            self.parts(&mut job.members, index, true).await?;
+        }
+        let keys = job.members.iter().flat_map(|member| &member.keys);
+        let links: Vec<_> = keys
+            .map(|key| Link::Key {
+                rel: "uses",
+                key: key.clone(),
+            })
+            .collect();
+        self.verdict(&job.body, &payloads, &links).await
+    }
+
+    async fn verdict(
+        &self,
+        body: &Map<String, Value>,
+        payloads: &[Payload],
+        links: &[Link],
+    ) -> Result<Recorded, Failure> {
+        let (mut attempt, mut tries) = (self.attempt, 0);
+        loop {
+            let own = || derived(&self.name, &self.candidate, attempt);
+            let key = self.key.clone().unwrap_or_else(own);
+            let mut body = body.clone();
+            body.insert("attempt".into(), attempt.into());
+            match self.post("gate_result", &key, body, payloads, links).await {
+                Ok((status, receipt)) => {
+                    return Ok(Recorded {
+                        receipt,
+                        key,
+                        attempt,
+                        already: status == StatusCode::OK,
+                    });
+                }
+                Err(Failure::Taken { .. }) if !self.fixed && tries < TRIES => {
+                    tries += 1;
+                    attempt += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Posts the parts of a file that are not yet posted: all of them once it is `whole`, before that
+    /// those that are certainly not the last.
+    async fn parts(
+        &mut self,
+        members: &mut [Member],
+        index: usize,
+        whole: bool,
+    ) -> Result<(), Failure> {
+        let mut tries = 0;
+        loop {
+            let none_yet = members.iter().all(|member| member.keys.is_empty());
+            let member = &mut members[index];
+            let left = member.length()?.saturating_sub(member.done);
+            if left == 0 || (!whole && left <= PART_BYTES as u64) {
+                return Ok(());
+            }
+            let bytes = evidence::part(&member.path, member.done)?;
+            let (length, number) = (bytes.len() as u64, member.keys.len() + 1);
+            let is_last = whole && length == left;
+            let name = match (is_last, number) {
+                (true, 1) => member.name.clone(),
+                _ => format!("{}.{number}", member.name),
+            };
+            let key = format!("{}/{}.{number}", self.base, member.name);
+            let mut body = self.observation(&member.name, number);
+            if is_last {
+                body.insert("last".into(), true.into());
+            }
+            let payload = evidence::payload(name, bytes, &member.media);
+            match self.post("observation", &key, body, &[payload], &[]).await {
+                Ok(_) => {
+                    member.done += length;
+                    member.keys.push(key);
+                }
+                Err(Failure::Taken { .. }) if !self.fixed && none_yet && tries < TRIES => {
+                    tries += 1;
+                    self.attempt += 1;
+                    self.base = derived(&self.name, &self.candidate, self.attempt);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn observation(&self, member: &str, part: usize) -> Map<String, Value> {
+        let (tool, version) = READER.split_once('/').unwrap_or((READER, ""));
+        let body = json!({
+            "observation": "gate_evidence", "source": self.name, "tool": tool,
+            "tool_version": version, "environment": { "candidate": self.candidate },
+            "stream": member, "part": part,
+        });
+        match body {
+            Value::Object(body) => body,
+            _ => Map::new(),
+        }
+    }
+
+    async fn post(
+        &self,
+        kind: &'static str,
+        key: &str,
+        body: Map<String, Value>,
+        payloads: &[Payload],
+        links: &[Link],
+    ) -> Result<(StatusCode, Receipt), Failure> {
+        let request = Request {
+            kind,
+            key,
+            turn: self.turn,
+            actor: self.actor.clone(),
+            body,
+            payloads,
+            links,
+        };
+        let answer = self.client.post(&self.path, &request).await;
+        answer.map_err(|error| match error.code() {
+            Some("key_conflict") => Failure::Taken {
+                key: key.to_owned(),
+            },
+            _ => Failure::Server(error),
+        })
+    }
+}
+
+/// The key of an attempt: equal calls derive equal keys.
+fn derived(name: &str, candidate: &str, attempt: u64) -> String {
+    format!("gate/{}/{candidate}/{attempt}", key_part(name))
+}
