@@ -3,6 +3,7 @@
 
 mod candidate;
 mod command;
+mod earlier;
 mod evidence;
 mod job;
 mod post;

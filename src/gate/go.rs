@@ -285,6 +285,7 @@ impl GoTest {
 
     /// Tests that began and did not end were broken off.
     fn end_package(&mut self, failed: bool) {
+        self.found = true;
         let open = self.began.saturating_sub(self.ended);
         if open > 0 {
             self.reading.counts.add(Case::Error, open);

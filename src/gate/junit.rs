@@ -115,11 +115,9 @@ impl Junit {
             .get("message")
             .filter(|text| !text.trim().is_empty());
         match &mut self.case {
-            Some(open) if element.depth == open.depth + 1 => {
-                if weight(case) >= weight(open.case) {
-                    open.case = case;
-                    open.message = message.map(str::to_owned);
-                }
+            Some(open) if element.depth == open.depth + 1 && weight(case) >= weight(open.case) => {
+                open.case = case;
+                open.message = message.map(str::to_owned);
             }
             None if element.parent.starts_with("testsuite") && case != Case::Skipped => {
                 reading.case(case, "the suite itself", message);

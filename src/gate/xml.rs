@@ -250,7 +250,7 @@ pub(super) fn root(head: &str) -> Option<String> {
     }
 }
 
-/// Skips through the document; for those who read everything from the beginnings of elements.
+/// Whether the element may be where it is: the root has to be one of these.
 pub(super) fn expect_root(element: &Element, roots: &[&str], reading: &mut Reading) -> bool {
     let fits = element.depth > 0 || roots.contains(&element.name.as_str());
     if !fits {

@@ -1,13 +1,12 @@
 //! The frames of a gate: parts of the evidence while it grows, and the `gate_result` at the end.
 
-use std::collections::HashMap;
-
 use reqwest::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::Turn;
 use super::command::Grown;
+use super::earlier::{Earlier, EarlierResult};
 use super::evidence::{self, Member};
 use super::job::Job;
 use crate::client::{Client, ClientError};
@@ -16,8 +15,6 @@ use crate::import::payload::{PART_BYTES, Payload};
 use crate::import::request::{FRAME_PAYLOAD_BYTES, FRAME_PAYLOADS, Link, key_part};
 use crate::import::text::travels;
 
-/// Frames that are fetched at once.
-const PAGE: u64 = 1_000;
 /// Attempts that are tried because others took the ones before meanwhile.
 const TRIES: u32 = 100;
 
@@ -95,98 +92,6 @@ pub(super) async fn record(client: &Client, job: &mut Job) -> Result<Recorded, F
         }
     }
     Recorder::next(client, job, &earlier).finish(job).await
-}
-
-/// What a run has of a gate and a candidate.
-struct Earlier {
-    status: String,
-    results: Vec<EarlierResult>,
-}
-
-struct EarlierResult {
-    attempt: u64,
-    body: Map<String, Value>,
-    key: String,
-    /// What the keys of its parts begin with.
-    base: String,
-}
-
-/// A frame, as far as it matters here.
-#[derive(Deserialize)]
-struct Seen {
-    seq: u64,
-    key: String,
-    kind: String,
-    body: Map<String, Value>,
-    #[serde(default)]
-    links: Vec<SeenLink>,
-}
-
-#[derive(Deserialize)]
-struct SeenLink {
-    rel: String,
-    seq: Option<u64>,
-}
-
-impl Earlier {
-    /// Reads the run's frames, unless it has no verdict at all.
-    async fn of(client: &Client, job: &Job) -> Result<Self, Failure> {
-        let path = format!("/v1/runs/{}", job.run);
-        let run: Value = client.read(&path).await?;
-        let mut earlier = Self {
-            status: run["status"].as_str().unwrap_or("").to_owned(),
-            results: Vec::new(),
-        };
-        let verdicts = run["kinds"]["gate_result"].as_u64().unwrap_or(0);
-        let size = if verdicts == 0 {
-            0
-        } else {
-            run["size"].as_u64().unwrap_or(0)
-        };
-        let mut parts = HashMap::new();
-        for from in (0..size).step_by(PAGE as usize) {
-            let page = format!("{path}/frames?from={from}&limit={PAGE}");
-            let page = client.read_bytes(&page).await?;
-            for line in page.split(|byte| *byte == b'\n') {
-                if let Ok(seen) = serde_json::from_slice::<Seen>(line) {
-                    earlier.see(seen, &mut parts, job);
-                }
-            }
-        }
-        Ok(earlier)
-    }
-
-    fn see(&mut self, mut seen: Seen, parts: &mut HashMap<u64, String>, job: &Job) {
-        let is = |member: &str, value: &str| seen.body.get(member).is_some_and(|is| is == value);
-        if seen.kind == "observation" && is("observation", "gate_evidence") {
-            parts.insert(seen.seq, seen.key);
-        } else if seen.kind == "gate_result"
-            && is("name", job.name())
-            && is("candidate", job.candidate())
-        {
-            let uses = seen.links.iter().filter(|link| link.rel == "uses");
-            let part = uses.filter_map(|link| parts.get(&link.seq?)).next();
-            let base = part
-                .and_then(|key| key.rsplit_once('/'))
-                .map(|(base, _)| base.to_owned());
-            let attempt = seen
-                .body
-                .shift_remove("attempt")
-                .and_then(|number| number.as_u64());
-            self.results.push(EarlierResult {
-                // One that was posted without a number still is one.
-                attempt: attempt.unwrap_or(self.results.len() as u64 + 1),
-                body: seen.body,
-                base: base.unwrap_or_else(|| seen.key.clone()),
-                key: seen.key,
-            });
-        }
-    }
-
-    fn next(&self) -> u64 {
-        let last = self.results.iter().map(|one| one.attempt).max();
-        last.unwrap_or(0).saturating_add(1)
-    }
 }
 
 /// A request of an append.
