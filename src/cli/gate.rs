@@ -10,6 +10,7 @@ mod post;
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -144,9 +145,9 @@ async fn files(args: &GateArgs, client: &Client) -> anyhow::Result<ExitCode> {
     for (index, path) in args.files.iter().enumerate() {
         let copy = folder.path().join(format!("evidence-{}", index + 1));
         evidence::copy(path, &copy)?;
-        let reading = match read(File::open(&copy)?, options(args)) {
+        let reading = match opened(&copy, options(args)) {
             Ok(reading) => reading,
-            Err(GateError::Unknown { .. }) if args.exit.is_some() => plain(&copy)?,
+            Err(GateError::Unknown { .. }) if args.exit.is_some() => Reading::plain(),
             Err(error @ GateError::Unknown { .. }) => bail!(
                 "{}: {error}; name it with --format, or give the exit code with --exit, which then is \
                  the verdict",
@@ -213,7 +214,7 @@ async fn command(args: &GateArgs, client: &Client) -> anyhow::Result<ExitCode> {
         tokio::join!(running, posting).0
     }?;
     job.of_command(&args.command, &ran);
-    let reading = readings(args, &mut job, folder.path(), &before, (&stdout, &stderr))?;
+    let reading = readings(args, &mut job, folder.path(), &before, (&stdout, &stderr));
     let verdict = job.judged(
         args,
         &reading,
@@ -242,7 +243,7 @@ fn readings(
     folder: &Path,
     before: &[evidence::Stamp],
     (stdout, stderr): (&Path, &Path),
-) -> anyhow::Result<Reading> {
+) -> Reading {
     let mut whole: Option<Reading> = None;
     for (index, (path, before)) in args.report.iter().zip(before).enumerate() {
         let copy = folder.join(format!("report-{}", index + 1));
@@ -254,13 +255,9 @@ fn readings(
         } else if let Err(error) = evidence::copy(path, &copy) {
             Reading::unreadable("no_report", error.to_string())
         } else {
-            let reading = match read(File::open(&copy)?, options(args)) {
-                Ok(reading) => reading,
-                Err(error @ GateError::Unknown { .. }) => {
-                    Reading::unreadable("unknown_format", format!("{}: {error}", path.display()))
-                }
-                Err(error) => return Err(error.into()),
-            };
+            let reading = opened(&copy, options(args)).unwrap_or_else(|error| {
+                Reading::unreadable("unknown_format", format!("{}: {error}", path.display()))
+            });
             job.members.push(Member::new(
                 "report",
                 index,
@@ -272,21 +269,21 @@ fn readings(
         whole = Some(merged(whole, reading));
     }
     if let Some(whole) = whole {
-        return Ok(whole);
+        return whole;
     }
     let mut missed = None;
     for path in [stdout, stderr] {
-        match read(File::open(path)?, options(args)) {
+        match opened(path, options(args)) {
             Ok(reading) if reading.has("no_summary") => missed = Some(reading),
             Ok(reading) => whole = Some(merged(whole, reading)),
             Err(GateError::Unknown { .. }) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => {
+                let unreadable = Reading::unreadable("unreadable", error.to_string());
+                whole = Some(merged(whole, unreadable));
+            }
         }
     }
-    match whole.or(missed) {
-        Some(whole) => Ok(whole),
-        None => plain(stdout),
-    }
+    whole.or(missed).unwrap_or_else(Reading::plain)
 }
 
 /// Records what an earlier call kept.
@@ -326,12 +323,8 @@ fn options(args: &GateArgs) -> Options {
     }
 }
 
-fn plain(path: &Path) -> anyhow::Result<Reading> {
-    let options = Options {
-        format: Some(Format::Plain),
-        ..Options::default()
-    };
-    Ok(read(File::open(path)?, options)?)
+fn opened(path: &Path, options: Options) -> Result<Reading, GateError> {
+    read(File::open(path)?, options)
 }
 
 fn merged(whole: Option<Reading>, reading: Reading) -> Reading {
@@ -379,14 +372,20 @@ fn tell(args: &GateArgs, job: &Job, recorded: &Recorded, to_stdout: bool) -> any
         }
         format!("{line}\n")
     } else {
-        for notice in &job.notices {
-            eprintln!("{}", notice["text"].as_str().unwrap_or(""));
-        }
         job.line(recorded)
     };
-    if to_stdout {
-        return super::print(&text);
-    }
-    eprint!("{text}");
-    Ok(())
+    let notices = job.notices.iter().filter(|_| !args.json);
+    let notices: String = notices
+        .map(|notice| {
+            let text = notice["text"].as_str().unwrap_or("");
+            format!("{}\n", onrecord_verify::escape(text))
+        })
+        .collect();
+    let (to_err, to_out) = match to_stdout {
+        true => (notices, text),
+        false => (notices + &text, String::new()),
+    };
+    // Whoever closed it has seen enough, and the command's exit code is not lost by that.
+    let _ = std::io::stderr().lock().write_all(to_err.as_bytes());
+    super::print(&to_out)
 }

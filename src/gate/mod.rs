@@ -148,9 +148,7 @@ pub fn read(input: impl Read, options: Options) -> Result<Reading, GateError> {
     let kind = decode::Kind::of(&head);
     let input = io::Cursor::new(head).chain(input);
     let format = match options.format {
-        Some(Format::Plain) => {
-            return Ok(Reading::new(Format::Plain));
-        }
+        Some(Format::Plain) => return Ok(Reading::plain()),
         Some(format) => Some(format),
         None if kind.start == Some('<') => match xml::root(&kind.text) {
             Some(root) => Some(of_root(&root).ok_or(GateError::Unknown { root: Some(root) })?),

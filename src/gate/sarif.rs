@@ -17,7 +17,7 @@ const RULES: usize = 20_000;
 /// A level of a finding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Level {
-    /// None is a failure.
+    /// No finding is a failure.
     None,
     /// Minor.
     Note,

@@ -153,6 +153,11 @@ impl Reading {
         }
     }
 
+    /// A log of which only an exit code speaks.
+    pub fn plain() -> Self {
+        Self::new(Format::Plain)
+    }
+
     /// A report that cannot be read at all, and why: nothing that is said beside it makes it a pass.
     pub fn unreadable(code: &'static str, text: impl Into<String>) -> Self {
         let mut reading = Self::new(Format::Plain);
@@ -270,7 +275,12 @@ impl Reading {
     }
 
     /// Adds another report of the same gate.
-    pub fn merge(&mut self, other: Self) {
+    pub fn merge(&mut self, mut other: Self) {
+        // A plain log says nothing, also not that there is no test.
+        if self.is_plain() {
+            std::mem::swap(self, &mut other);
+        }
+        let empty_is_good = other.is_plain() || other.empty_is_good;
         for format in other.formats {
             if !self.formats.contains(&format) {
                 self.formats.push(format);
@@ -301,7 +311,7 @@ impl Reading {
             (one, two) => one.or(two),
         };
         self.tool = self.tool.take().or(other.tool);
-        self.empty_is_good &= other.empty_is_good;
+        self.empty_is_good &= empty_is_good;
     }
 }
 

@@ -272,6 +272,39 @@ async fn long_evidence_goes_in_parts_and_is_found_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn parts_of_an_attempt_that_broke_off_are_not_in_the_way() {
+    let place = Place::new().await;
+    let part = "x".repeat(PART);
+    // What a call leaves that ended after its first part, or after its second.
+    for number in [1, 2] {
+        let body = json!({
+            "observation": "gate_evidence", "source": "long", "tool": "onrecord-gate", "tool_version": "1",
+            "environment": {"candidate": COMMIT}, "stream": "evidence", "part": number,
+        });
+        let payload = json!({"name": format!("evidence.{number}"), "text": part,
+            "media": "text/plain; charset=utf-8"});
+        let key = format!("gate/long/{COMMIT}/1/evidence.{number}");
+        let frame = json!({"kind": "observation", "key": key, "body": body, "payloads": [payload]});
+        place.gate.frame(&place.run.run, &frame).await.is(201);
+    }
+    let report = place.file("long.log", format!("{part}\n1 passed in 0.1s\n"));
+    let said = place.recorded(&[&report]).await;
+    assert_eq!(
+        (&said["attempt"], &said["already"]),
+        (&json!(2), &json!(false))
+    );
+    let frame = place.last().await;
+    let links: Vec<_> = frame["links"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|link| &link["seq"])
+        .collect();
+    assert_eq!(links, [3, 4], "the parts of this attempt alone");
+    assert_eq!(place.recorded(&[&report]).await["already"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_command_is_run_passed_on_and_recorded() {
     let place = Place::new().await;
     let script = "printf 'to out\\377\\n'; printf 'to err' >&2; exit 7";
@@ -289,6 +322,16 @@ async fn a_command_is_run_passed_on_and_recorded() {
         (&body["verdict"], &body["exit"], &body["format"]),
         (&json!("fail"), &json!(7), &json!("plain"))
     );
+    // What is judged has no token to write its own verdict with.
+    let mut asked = place.gate(&[
+        "--name",
+        "t",
+        "--",
+        "sh",
+        "-c",
+        "echo ${ONRECORD_TOKEN-none}",
+    ]);
+    assert_eq!(asked.output().await.unwrap().stdout, b"none\n");
     // Each run is an attempt, the same or not.
     let second = place
         .gate(&["--name", "s", "--fail", "--", "true"])

@@ -77,6 +77,12 @@ fn several_reports_are_one() {
     assert_eq!(judge(&whole, None).outcome, Outcome::Fail);
     assert_eq!((whole.counts.total(), whole.duration_ms), (3, Some(1_000)));
     assert_eq!(whole.format().as_deref(), Some("tap+junit"));
+    let mut clean = reading("{\"version\":\"2.1.0\",\"runs\":[{\"results\":[]}]}");
+    clean.merge(plain());
+    assert_eq!(judge(&clean, Some(&exit(0))).outcome, Outcome::Pass);
+    let mut first = plain();
+    first.merge(reading("1..1\nnot ok 1\n"));
+    assert_eq!(judge(&first, Some(&exit(0))).outcome, Outcome::Fail);
     let mut missing = reading("1..1\nok 1\n");
     missing.merge(Reading::unreadable("no_report", "x"));
     assert_eq!(judge(&missing, Some(&exit(0))).outcome, Outcome::Error);

@@ -158,6 +158,8 @@ async fn start(
     let began = Instant::now();
     let mut child = Command::new(program)
         .args(&argv[1..])
+        // What is judged must not be able to write its own verdict.
+        .env_remove("ONRECORD_TOKEN")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -84,7 +84,7 @@ pub(super) async fn record(client: &Client, job: &mut Job) -> Result<Recorded, F
             if one.body != job.body {
                 continue;
             }
-            let mut recorder = Recorder::again(client, job, one);
+            let mut recorder = Recorder::again(Recorder::next(client, job, &earlier), one);
             match recorder.finish(job).await {
                 Err(Failure::Taken { .. }) => job.members.iter_mut().for_each(Member::forget),
                 done => return done,
@@ -124,6 +124,8 @@ pub(super) struct Recorder<'a> {
     fixed: bool,
     attempt: u64,
     base: String,
+    /// How often another attempt was taken instead.
+    tries: u32,
 }
 
 impl<'a> Recorder<'a> {
@@ -158,23 +160,18 @@ impl<'a> Recorder<'a> {
             fixed: job.fixed,
             attempt,
             base: base.unwrap_or_else(|| derived(job.name(), job.candidate(), attempt)),
+            tries: 0,
         }
     }
 
-    fn again(client: &'a Client, job: &Job, one: &EarlierResult) -> Self {
+    /// For what may be an earlier attempt: its keys and no others.
+    fn again(next: Self, one: &EarlierResult) -> Self {
         Self {
             key: Some(one.key.clone()),
             fixed: true,
             attempt: one.attempt,
             base: one.base.clone(),
-            ..Self::next(
-                client,
-                job,
-                &Earlier {
-                    status: String::new(),
-                    results: Vec::new(),
-                },
-            )
+            ..next
         }
     }
 
@@ -191,11 +188,13 @@ impl<'a> Recorder<'a> {
     /// Posts parts while a command writes them, until it has ended. What cannot be posted now is tried
     /// again at the end.
     pub(super) async fn while_running(&mut self, members: &mut [Member], grown: &Grown) {
-        loop {
+        'again: loop {
             let ended = grown.has_ended();
             for index in 0..members.len() {
-                if self.parts(members, index, false).await.is_err() {
-                    return;
+                match self.parts(members, index, false).await {
+                    Ok(true) => {}
+                    Ok(false) => continue 'again,
+                    Err(_) => return,
                 }
             }
             if ended {
@@ -212,6 +211,27 @@ impl<'a> Recorder<'a> {
             .iter()
             .map(|(name, value)| Payload::json(name.as_str(), value, travels(&value.to_string())))
             .collect::<Vec<_>>();
+        let notes = payloads.len();
+        while !self.evidence(job, &mut payloads).await? {
+            payloads.truncate(notes);
+        }
+        let keys = job.members.iter().flat_map(|member| &member.keys);
+        let links: Vec<_> = keys
+            .map(|key| Link::Key {
+                rel: "uses",
+                key: key.clone(),
+            })
+            .collect();
+        self.verdict(&job.body, &payloads, &links).await
+    }
+
+    /// Adds what fits to the verdict's own payloads, and posts the rest in parts. `false` where it has
+    /// to be begun again.
+    async fn evidence(
+        &mut self,
+        job: &mut Job,
+        payloads: &mut Vec<Payload>,
+    ) -> Result<bool, Failure> {
         let mut room = FRAME_PAYLOAD_BYTES;
         let alone = job.members.len() == 1 && payloads.is_empty();
         for index in 0..job.members.len() {
@@ -230,16 +250,11 @@ impl<'a> Recorder<'a> {
                     continue;
                 }
             }
-            self.parts(&mut job.members, index, true).await?;
+            if !self.parts(&mut job.members, index, true).await? {
+                return Ok(false);
+            }
         }
-        let keys = job.members.iter().flat_map(|member| &member.keys);
-        let links: Vec<_> = keys
-            .map(|key| Link::Key {
-                rel: "uses",
-                key: key.clone(),
-            })
-            .collect();
-        self.verdict(&job.body, &payloads, &links).await
+        Ok(true)
     }
 
     async fn verdict(
@@ -248,7 +263,7 @@ impl<'a> Recorder<'a> {
         payloads: &[Payload],
         links: &[Link],
     ) -> Result<Recorded, Failure> {
-        let (mut attempt, mut tries) = (self.attempt, 0);
+        let (mut attempt, mut tries) = (self.attempt, self.tries);
         loop {
             let own = || derived(&self.name, &self.candidate, attempt);
             let key = self.key.clone().unwrap_or_else(own);
@@ -273,20 +288,19 @@ impl<'a> Recorder<'a> {
     }
 
     /// Posts the parts of a file that are not yet posted: all of them once it is `whole`, before that
-    /// those that are certainly not the last.
+    /// those that are certainly not the last. `false` where another has these keys: all parts then go
+    /// under the next attempt's, from the first on.
     async fn parts(
         &mut self,
         members: &mut [Member],
         index: usize,
         whole: bool,
-    ) -> Result<(), Failure> {
-        let mut tries = 0;
+    ) -> Result<bool, Failure> {
         loop {
-            let none_yet = members.iter().all(|member| member.keys.is_empty());
             let member = &mut members[index];
             let left = member.length()?.saturating_sub(member.done);
             if left == 0 || (!whole && left <= PART_BYTES as u64) {
-                return Ok(());
+                return Ok(true);
             }
             let bytes = evidence::part(&member.path, member.done)?;
             let (length, number) = (bytes.len() as u64, member.keys.len() + 1);
@@ -306,10 +320,12 @@ impl<'a> Recorder<'a> {
                     member.done += length;
                     member.keys.push(key);
                 }
-                Err(Failure::Taken { .. }) if !self.fixed && none_yet && tries < TRIES => {
-                    tries += 1;
+                Err(Failure::Taken { .. }) if !self.fixed && self.tries < TRIES => {
+                    self.tries += 1;
                     self.attempt += 1;
                     self.base = derived(&self.name, &self.candidate, self.attempt);
+                    members.iter_mut().for_each(Member::forget);
+                    return Ok(false);
                 }
                 Err(error) => return Err(error),
             }
