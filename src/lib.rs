@@ -6,6 +6,7 @@ pub mod access;
 pub mod cli;
 pub mod client;
 pub mod export;
+pub mod gate;
 pub mod http;
 pub mod import;
 pub mod ledger;

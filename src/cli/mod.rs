@@ -6,6 +6,7 @@ pub mod completions;
 pub mod demo;
 pub mod doctor;
 pub mod export;
+pub mod gate;
 pub mod import;
 pub mod man;
 pub mod migrate;
@@ -33,8 +34,10 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0    done
   1    failed, and standard error says why; of `verify`: altered; of `doctor`: something is wrong
-  2    the command line is wrong; of `verify`: incomplete; of `import --strict`: lines not read
+  2    the command line is wrong; of `verify`: incomplete; of `import --strict`: lines not read;
+       of `gate --fail`: recorded, and not a pass
   3    of `verify`: the input cannot be checked
+  125  of `gate -- COMMAND`: not recorded; else its exit code is the command's own
   130  ended by Ctrl-C
 
 Data goes to standard output, everything else to standard error.
@@ -65,6 +68,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Import transcripts of agents
     Import(WithServer<import::ImportArgs>),
+    /// Record a gate's verdict: of a report, or of a command that it runs
+    Gate(WithServer<gate::GateArgs>),
     /// List runs, newest first
     Runs(WithServer<runs::RunsArgs>),
     /// Show a run as a timeline
@@ -167,6 +172,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Import(args) => {
             let (args, client) = args.client()?;
             return import::run(args, client).await;
+        }
+        Command::Gate(args) => {
+            let (args, client) = args.client()?;
+            return gate::run(args, client).await;
         }
         Command::Runs(args) => {
             let (args, client) = args.client()?;

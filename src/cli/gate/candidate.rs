@@ -1,0 +1,136 @@
+//! What a gate judged, as an exact digest.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, bail, ensure};
+use sha2::{Digest as _, Sha256};
+
+/// The candidate that an argument names, in the one spelling that verdicts are compared in.
+pub(super) fn named(text: &str) -> anyhow::Result<String> {
+    if text == "HEAD" {
+        return head(Path::new("."));
+    }
+    let lower = text.to_ascii_lowercase();
+    let is_hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let exact = match lower.strip_prefix("sha256:") {
+        Some(digits) => digits.len() == 64 && is_hex(digits),
+        None => matches!(lower.len(), 40 | 64) && is_hex(&lower),
+    };
+    ensure!(
+        exact,
+        "`{text}` names no one thing: the candidate is a git commit of 40 or 64 hex digits, `sha256:` and \
+         64 hex digits, or HEAD"
+    );
+    Ok(lower)
+}
+
+/// The SHA-256 of a file.
+pub(super) fn of_file(path: &Path) -> anyhow::Result<String> {
+    let name = || path.display().to_string();
+    let mut file = File::open(path).with_context(name)?;
+    let (mut hash, mut buffer) = (Sha256::new(), vec![0; 64 * 1024]);
+    loop {
+        match file.read(&mut buffer).with_context(name)? {
+            0 => break,
+            count => hash.update(&buffer[..count]),
+        }
+    }
+    let digits = hash.finalize();
+    Ok(digits.iter().fold("sha256:".to_owned(), |text, byte| {
+        format!("{text}{byte:02x}")
+    }))
+}
+
+/// The commit that is checked out. A tree that differs from it is not that commit.
+fn head(folder: &Path) -> anyhow::Result<String> {
+    let commit = git(folder, &["rev-parse", "--verify", "HEAD^{commit}"])?;
+    let changes = git(folder, &["status", "--porcelain"])?;
+    if let Some(first) = changes.lines().next() {
+        bail!(
+            "HEAD is not what is here: the tree has {} uncommitted changes, such as `{}`; commit them, \
+             have git ignore them, or name the candidate by its digest",
+            changes.lines().count(),
+            onrecord_verify::escape(first)
+        );
+    }
+    named(commit.trim())
+}
+
+fn git(folder: &Path, arguments: &[&str]) -> anyhow::Result<String> {
+    let done = Command::new("git")
+        .arg("-C")
+        .arg(folder)
+        .args(arguments)
+        .output();
+    let done = done.context("git cannot be run, which is needed for HEAD")?;
+    ensure!(
+        done.status.success(),
+        "git {}: {}",
+        arguments.join(" "),
+        String::from_utf8_lossy(&done.stderr).trim()
+    );
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_names_one_thing_is_a_candidate() {
+        let (git, long) = ("a".repeat(40), "0".repeat(64));
+        assert_eq!(named(&git).unwrap(), git);
+        assert_eq!(named(&long).unwrap(), long);
+        assert_eq!(
+            named(&format!("sha256:{long}")).unwrap(),
+            format!("sha256:{long}")
+        );
+        assert_eq!(named(&"AB".repeat(20)).unwrap(), "ab".repeat(20));
+        for none in [
+            "",
+            "main",
+            "v1.2.0",
+            "abc1234",
+            &"g".repeat(40),
+            &"a".repeat(41),
+            "sha256:",
+            "sha256:abc",
+            &format!("sha512:{long}"),
+            &format!(" {git}"),
+            &format!("sha256:{git}"),
+        ] {
+            assert!(named(none).is_err(), "{none}");
+        }
+    }
+
+    #[test]
+    fn a_changed_tree_is_no_commit() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = |arguments: &[&str]| git(folder.path(), arguments).unwrap();
+        run(&["init", "-q"]);
+        std::fs::write(folder.path().join("a"), "one").unwrap();
+        run(&["add", "a"]);
+        let who = ["-c", "user.name=a", "-c", "user.email=a@example"];
+        run(&[&who[..], &["commit", "-q", "-m", "first"]].concat());
+        assert_eq!(head(folder.path()).unwrap().len(), 40);
+        std::fs::write(folder.path().join("b"), "new").unwrap();
+        let error = head(folder.path()).unwrap_err().to_string();
+        assert!(
+            error.contains("1 uncommitted changes") && error.contains("?? b"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_file_is_its_digest() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("artefact");
+        std::fs::write(&path, "abc").unwrap();
+        let digest = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(of_file(&path).unwrap(), digest);
+        assert!(of_file(&folder.path().join("none")).is_err());
+    }
+}

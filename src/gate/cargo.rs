@@ -1,0 +1,195 @@
+//! What `cargo test` and `cargo nextest` print: a summary for each binary, which are added up.
+
+use super::log::LogReader;
+use super::tally::{Case, Reading, ms};
+use super::{Format, Weight};
+
+/// Reads the lines of a log.
+pub(super) struct Cargo {
+    reading: Reading,
+    found: bool,
+    /// Tests that the binary being run has announced, until its summary comes.
+    announced: Option<u64>,
+}
+
+impl Default for Cargo {
+    fn default() -> Self {
+        Self {
+            reading: Reading::new(Format::Cargo),
+            found: false,
+            announced: None,
+        }
+    }
+}
+
+impl LogReader for Cargo {
+    fn line(&mut self, line: &str) {
+        let line = line.trim();
+        if let Some(count) = running(line) {
+            self.end_binary();
+            self.announced = Some(count);
+        } else if let Some(rest) = line.strip_prefix("test result: ") {
+            self.summary(rest);
+        } else if let Some(rest) = line.strip_prefix("Summary [") {
+            self.nextest(rest);
+        } else if let Some(test) = line.strip_prefix("test ") {
+            if self.announced.is_some()
+                && let Some(name) = test.strip_suffix(" ... FAILED")
+            {
+                self.reading.list(Case::Failed, name, None);
+            }
+        } else if let Some(rest) = nextest_failure(line) {
+            self.reading.list(Case::Failed, rest, None);
+        } else if line.starts_with("error: could not compile `") {
+            self.found = true;
+            self.reading
+                .broken("did_not_compile", "the tests did not compile");
+        } else if line.starts_with("error: no tests to run") {
+            self.found = true;
+        }
+    }
+
+    fn finish(mut self: Box<Self>) -> Option<Reading> {
+        self.end_binary();
+        self.found.then_some(self.reading)
+    }
+}
+
+impl Cargo {
+    /// A binary that announced tests and never summed them up has broken off.
+    fn end_binary(&mut self) {
+        if let Some(count) = self.announced.take() {
+            self.found = true;
+            let text = format!("a binary began {count} tests and never said how they ended");
+            self.reading.broken("truncated", text);
+        }
+    }
+
+    /// `ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; finished in 0.01s`
+    fn summary(&mut self, rest: &str) {
+        let Some((word, counts)) = rest.split_once(". ") else {
+            return;
+        };
+        let before = self.reading.counts.total();
+        let (mut known, mut failed) = (false, 0);
+        for part in counts.split(';') {
+            let part = part.trim();
+            if let Some(time) = part.strip_prefix("finished in ") {
+                self.took(time);
+                continue;
+            }
+            let Some((count, what)) = counted(part) else {
+                continue;
+            };
+            let case = match what {
+                "passed" | "measured" => Case::Passed,
+                "failed" => Case::Failed,
+                "ignored" => Case::Skipped,
+                _ => continue,
+            };
+            known |= what == "passed";
+            failed += if what == "failed" { count } else { 0 };
+            self.reading.counts.add(case, count);
+        }
+        if !known {
+            return;
+        }
+        self.found = true;
+        if word != "ok" && failed == 0 {
+            let text = "a binary says FAILED and counts no failure";
+            self.reading.notice("run_failed", Weight::Fails, text);
+        }
+        let total = self.reading.counts.total() - before;
+        if let Some(announced) = self.announced.take()
+            && announced != total
+        {
+            let text = format!("a binary announced {announced} tests and counts {total}");
+            self.reading.notice("totals_differ", Weight::NoPass, text);
+        }
+    }
+
+    /// `   0.05s] 3 tests run: 2 passed (1 slow), 1 failed, 1 timed out, 4 skipped`
+    fn nextest(&mut self, rest: &str) {
+        let Some((time, rest)) = rest.split_once(']') else {
+            return;
+        };
+        let Some((run, counts)) = rest.split_once(" run: ") else {
+            return;
+        };
+        let Some((run, _)) = run.trim().split_once(" test") else {
+            return;
+        };
+        let (ran, planned) = run.split_once('/').unwrap_or((run, run));
+        let (Ok(ran), Ok(planned)) = (ran.parse::<u64>(), planned.parse::<u64>()) else {
+            return;
+        };
+        self.found = true;
+        self.took(time.trim());
+        let mut summed = 0;
+        for part in without_asides(counts).split(',') {
+            let Some((count, what)) = counted(part.trim()) else {
+                continue;
+            };
+            let case = match what {
+                "passed" => Case::Passed,
+                "failed" => Case::Failed,
+                "skipped" => Case::Skipped,
+                "timed out" | "exec failed" => Case::Error,
+                _ => continue,
+            };
+            summed += if case == Case::Skipped { 0 } else { count };
+            self.reading.counts.add(case, count);
+        }
+        if ran != planned {
+            let text = format!("{ran} of {planned} tests were run");
+            self.reading.notice("cancelled", Weight::NoPass, text);
+        }
+        if summed != ran {
+            let text = format!("the summary says {ran} tests and counts {summed}");
+            self.reading.notice("totals_differ", Weight::NoPass, text);
+        }
+    }
+
+    fn took(&mut self, time: &str) {
+        let seconds = time.trim_end_matches('s').trim().parse().ok().and_then(ms);
+        if let Some(ms) = seconds {
+            let sum = self.reading.duration_ms.unwrap_or(0).saturating_add(ms);
+            self.reading.duration_ms = Some(sum);
+        }
+    }
+}
+
+/// `running 3 tests`
+fn running(line: &str) -> Option<u64> {
+    let rest = line.strip_prefix("running ")?;
+    let count = rest.strip_suffix(" tests").or(rest.strip_suffix(" test"))?;
+    count.parse().ok()
+}
+
+/// `3 passed`
+fn counted(part: &str) -> Option<(u64, &str)> {
+    let (count, what) = part.split_once(' ')?;
+    Some((count.parse().ok()?, what.trim()))
+}
+
+/// `2 passed (1 slow, 1 flaky), 1 failed` without what is in brackets.
+fn without_asides(text: &str) -> String {
+    let mut within = 0_u32;
+    text.chars()
+        .filter(|one| {
+            within += u32::from(*one == '(');
+            let outside = within == 0;
+            within = within.saturating_sub(u32::from(*one == ')'));
+            outside
+        })
+        .collect()
+}
+
+/// `FAIL [   0.005s] crate::bin test::name`, as nextest says when a test ends.
+fn nextest_failure(line: &str) -> Option<&str> {
+    ["FAIL [", "TIMEOUT [", "SIGABRT [", "SIGSEGV ["]
+        .into_iter()
+        .find_map(|word| line.strip_prefix(word))
+        .and_then(|rest| rest.split_once("s] "))
+        .map(|(_, name)| name)
+}

@@ -1,0 +1,402 @@
+//! SARIF 2.1: findings of static analysis, read as a stream. A finding from the named level on is a
+//! failure; lower ones, and those that were suppressed, count as skipped.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io::{self, Read};
+
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::tally::{Case, Reading};
+use super::{Format, Weight};
+
+/// Rules whose findings are kept apart until the rule's own level is known.
+const RULES: usize = 20_000;
+
+/// A level of a finding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Level {
+    /// No finding is a failure.
+    None,
+    /// Minor.
+    Note,
+    /// A problem.
+    Warning,
+    /// A serious problem.
+    #[default]
+    Error,
+}
+
+impl Level {
+    fn of(word: &str) -> Option<Self> {
+        match word {
+            "none" => Some(Self::None),
+            "note" => Some(Self::Note),
+            "warning" => Some(Self::Warning),
+            "error" => Some(Self::Error),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a JSON object that begins like this is SARIF.
+pub(super) fn fits(head: &str) -> bool {
+    let has = |member: &str| head.contains(member);
+    has("\"runs\"") && (has("\"version\"") || has("sarif")) || (has("$schema") && has("sarif"))
+}
+
+/// Reads a report. `level` is the lowest that fails.
+///
+/// # Errors
+/// The bytes cannot be had.
+pub(super) fn read(input: impl Read, level: Level) -> io::Result<Reading> {
+    let mut reading = Reading::new(Format::Sarif);
+    let mut json = serde_json::Deserializer::from_reader(io::BufReader::new(input));
+    let log = Log {
+        reading: &mut reading,
+        level,
+    };
+    let done = log.deserialize(&mut json).and_then(|()| json.end());
+    if let Err(error) = done {
+        if error.is_io() {
+            return Err(error.into());
+        }
+        let code = if error.is_eof() {
+            "truncated"
+        } else {
+            "not_well_formed"
+        };
+        reading.broken(code, error.to_string());
+    }
+    Ok(reading)
+}
+
+/// The whole file.
+struct Log<'a> {
+    reading: &'a mut Reading,
+    level: Level,
+}
+
+impl<'de> DeserializeSeed<'de> for Log<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Log<'_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a SARIF log")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut version = None;
+        let mut runs = 0;
+        while let Some(name) = map.next_key::<String>()? {
+            match name.as_str() {
+                "version" => version = Some(map.next_value::<String>()?),
+                "runs" => {
+                    runs += map.next_value_seed(Runs {
+                        reading: self.reading,
+                        level: self.level,
+                    })?;
+                }
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        if !version
+            .as_deref()
+            .is_some_and(|version| version.starts_with("2."))
+        {
+            let text = format!(
+                "version {} is not 2",
+                version.as_deref().unwrap_or("(none)")
+            );
+            self.reading.broken("version", text);
+        }
+        if runs == 0 {
+            self.reading
+                .broken("no_runs", "there is no run in it: nothing was analysed");
+        } else {
+            self.reading.empty_is_good = true;
+        }
+        Ok(())
+    }
+}
+
+struct Runs<'a> {
+    reading: &'a mut Reading,
+    level: Level,
+}
+
+impl<'de> DeserializeSeed<'de> for Runs<'_> {
+    type Value = u64;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<u64, D::Error> {
+        json.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Runs<'_> {
+    type Value = u64;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an array of runs")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut runs: A) -> Result<u64, A::Error> {
+        let mut count = 0;
+        while let Some(()) = runs.next_element_seed(Run {
+            reading: self.reading,
+            level: self.level,
+        })? {
+            count += 1;
+        }
+        Ok(count)
+    }
+}
+
+/// One run of one tool.
+struct Run<'a> {
+    reading: &'a mut Reading,
+    level: Level,
+}
+
+#[derive(Deserialize)]
+struct Tool {
+    driver: Driver,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Driver {
+    name: Option<String>,
+    version: Option<String>,
+    semantic_version: Option<String>,
+    #[serde(default)]
+    rules: Vec<Rule>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Rule {
+    #[serde(default)]
+    id: String,
+    default_configuration: Option<Configuration>,
+}
+
+#[derive(Deserialize)]
+struct Configuration {
+    level: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Invocation {
+    execution_successful: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Finding {
+    rule_id: Option<String>,
+    rule_index: Option<i64>,
+    level: Option<String>,
+    kind: Option<String>,
+    message: Option<Message>,
+    suppressions: Option<Vec<Suppression>>,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    text: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Suppression {
+    status: Option<String>,
+}
+
+/// What a finding without a level of its own names its rule by.
+#[derive(PartialEq, Eq, Hash)]
+enum RuleName {
+    Id(String),
+    Index(i64),
+    Nothing,
+}
+
+impl<'de> DeserializeSeed<'de> for Run<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Run<'_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a run")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut rules = Vec::new();
+        let mut found = false;
+        let mut waiting = HashMap::new();
+        while let Some(name) = map.next_key::<String>()? {
+            match name.as_str() {
+                "tool" => {
+                    let driver = map.next_value::<Tool>()?.driver;
+                    let version = driver.version.or(driver.semantic_version);
+                    self.reading
+                        .tool(driver.name.as_deref(), version.as_deref());
+                    rules = driver.rules;
+                }
+                "invocations" => {
+                    for invocation in map.next_value::<Vec<Invocation>>()? {
+                        if invocation.execution_successful == Some(false) {
+                            let text = "the tool says that it did not run to its end";
+                            self.reading.broken("run_failed", text);
+                        }
+                    }
+                }
+                // `null` says that the tool did not get so far.
+                "results" => {
+                    found = map.next_value_seed(Findings {
+                        reading: self.reading,
+                        level: self.level,
+                        waiting: &mut waiting,
+                    })?;
+                }
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        if !found {
+            let text = "a run has no results, not even an empty list of them";
+            self.reading.broken("no_results", text);
+        }
+        settle(self.reading, self.level, &rules, waiting);
+        Ok(())
+    }
+}
+
+/// Findings that name no level have their rule's, which may have come after them.
+fn settle(
+    reading: &mut Reading,
+    level: Level,
+    rules: &[Rule],
+    waiting: HashMap<RuleName, (u64, Option<String>)>,
+) {
+    let mut by_id = HashMap::new();
+    for rule in rules {
+        by_id.insert(rule.id.as_str(), rule);
+    }
+    for (name, (count, message)) in waiting {
+        let rule = match &name {
+            RuleName::Id(id) => by_id.get(id.as_str()).copied(),
+            RuleName::Index(index) => usize::try_from(*index).ok().and_then(|at| rules.get(at)),
+            RuleName::Nothing => None,
+        };
+        let own = rule
+            .and_then(|rule| rule.default_configuration.as_ref()?.level.as_deref())
+            .and_then(Level::of);
+        let case = weigh(own.unwrap_or(Level::Warning), level);
+        reading.counts.add(case, count);
+        if case == Case::Failed {
+            let id = rule.map_or("", |rule| rule.id.as_str());
+            reading.list(case, id, message.as_deref());
+            reading.more_failures += count - 1;
+        }
+    }
+}
+
+fn weigh(found: Level, level: Level) -> Case {
+    if level != Level::None && found >= level {
+        Case::Failed
+    } else {
+        Case::Skipped
+    }
+}
+
+struct Findings<'a> {
+    reading: &'a mut Reading,
+    level: Level,
+    waiting: &'a mut HashMap<RuleName, (u64, Option<String>)>,
+}
+
+impl<'de> DeserializeSeed<'de> for Findings<'_> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<bool, D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Findings<'_> {
+    type Value = bool;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an array of results")
+    }
+
+    fn visit_unit<E>(self) -> Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut results: A) -> Result<bool, A::Error> {
+        while let Some(finding) = results.next_element::<Finding>()? {
+            self.finding(finding);
+        }
+        Ok(true)
+    }
+}
+
+impl Findings<'_> {
+    fn finding(&mut self, finding: Finding) {
+        let message = finding.message.and_then(|message| message.text);
+        let id = finding.rule_id;
+        let name = id.as_deref().unwrap_or("");
+        // Rejected ones, and those that nobody has looked at yet, do not suppress.
+        let suppressions = finding.suppressions.unwrap_or_default();
+        let suppressed = !suppressions.is_empty()
+            && suppressions.iter().all(|one| {
+                one.status
+                    .as_deref()
+                    .is_none_or(|status| status == "accepted")
+            });
+        let case = match finding.kind.as_deref() {
+            _ if suppressed => Case::Skipped,
+            Some("pass") => Case::Passed,
+            Some("notApplicable" | "informational") => Case::Skipped,
+            // `open` and `review`: nobody knows yet whether it is one.
+            None | Some("fail" | "open" | "review") => match finding.level.as_deref() {
+                Some(word) => weigh(Level::of(word).unwrap_or(Level::Error), self.level),
+                None if self.waiting.len() < RULES => {
+                    let rule = match (id, finding.rule_index) {
+                        (Some(id), _) => RuleName::Id(id),
+                        (None, Some(index)) => RuleName::Index(index),
+                        (None, None) => RuleName::Nothing,
+                    };
+                    self.waiting.entry(rule).or_insert((0, message)).0 += 1;
+                    return;
+                }
+                None => weigh(Level::Error, self.level),
+            },
+            Some(other) => {
+                let text = format!("the kind {other:?} is none that is known: taken as a failure");
+                self.reading.notice("unknown_outcome", Weight::Told, text);
+                Case::Failed
+            }
+        };
+        self.reading.case(case, name, message.as_deref());
+    }
+}

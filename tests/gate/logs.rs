@@ -1,0 +1,351 @@
+//! Logs: `go test`, pytest, cargo and TAP.
+
+use crate::{line, line_with, reading};
+use onrecord::gate::{Format, Options};
+
+fn event(action: &str, test: &str) -> String {
+    let test = if test.is_empty() {
+        String::new()
+    } else {
+        format!(",\"Test\":\"{test}\"")
+    };
+    format!("{{\"Action\":\"{action}\",\"Package\":\"p\"{test}}}\n")
+}
+
+fn events(events: &[(&str, &str)]) -> String {
+    events
+        .iter()
+        .map(|(action, test)| event(action, test))
+        .collect()
+}
+
+#[test]
+fn go_events() {
+    for (log, said) in [
+        (
+            &[("run", "A"), ("pass", "A"), ("pass", "")][..],
+            "go-json pass 1/0/0/0",
+        ),
+        (
+            &[("run", "A"), ("fail", "A"), ("fail", "")],
+            "go-json fail 0/1/0/0",
+        ),
+        (
+            &[("run", "A"), ("skip", "A"), ("pass", "")],
+            "go-json skipped 0/0/0/1 all_skipped",
+        ),
+        // Broken off: by a panic, and by whoever kept the log.
+        (&[("run", "A"), ("fail", "")], "go-json fail 0/0/1/0"),
+        (&[("run", "A"), ("pass", "")], "go-json fail 0/0/1/0"),
+        (
+            &[("run", "A"), ("pass", "A")],
+            "go-json error 1/0/0/0 truncated",
+        ),
+        (&[("run", "A")], "go-json error 0/0/0/0 truncated"),
+        (&[("start", "")], "go-json error 0/0/0/0 truncated"),
+        // A package that fails beside its tests, or has none.
+        (
+            &[("run", "A"), ("pass", "A"), ("fail", "")],
+            "go-json fail 1/0/1/0",
+        ),
+        (
+            &[("start", ""), ("skip", "")],
+            "go-json error 0/0/0/0 no_tests",
+        ),
+        (
+            &[("start", ""), ("pass", "")],
+            "go-json error 0/0/0/0 no_tests",
+        ),
+        (
+            &[("build-output", ""), ("build-fail", "")],
+            "go-json fail 0/0/1/0",
+        ),
+        (
+            &[("explode", "A"), ("pass", "")],
+            "go-json error 0/0/0/0 no_tests",
+        ),
+    ] {
+        assert_eq!(line(events(log)), said, "{log:?}");
+    }
+}
+
+#[test]
+fn go_events_among_other_lines() {
+    let run = events(&[("run", "A"), ("pass", "A"), ("pass", "")]);
+    for log in [
+        format!("go: downloading x\n{run}"),
+        run.replace('\n', "\r\n"),
+        run.replace(
+            '\n',
+            "\n{\"Action\": 5}\n{\"no\":\"action\"}\n{broken\n|||\n",
+        ),
+        format!("\u{feff}{run}"),
+        run.replace("{\"A", "2026-01-02T03:04:05.1234567Z {\"A"),
+    ] {
+        assert_eq!(line(&log), "go-json pass 1/0/0/0", "{log}");
+    }
+    let output = "{\"Action\":\"run\",\"Package\":\"p\",\"Test\":\"A\"}\n\
+        {\"Action\":\"output\",\"Package\":\"p\",\"Test\":\"A\",\"Output\":\"=== RUN A\\n\"}\n\
+        {\"Action\":\"output\",\"Package\":\"p\",\"Test\":\"A\",\"Output\":\"got 1\\n\"}\n\
+        {\"Time\":\"2026-01-01T00:00:00Z\",\"Action\":\"fail\",\"Package\":\"p\",\"Test\":\"A\"}\n\
+        {\"Time\":\"2026-01-01T00:00:02.5Z\",\"Action\":\"fail\",\"Package\":\"p\"}\n";
+    let found = reading(output);
+    assert_eq!(found.failures[0].name, "p A");
+    assert_eq!(found.failures[0].message.as_deref(), Some("got 1"));
+    assert_eq!(found.duration_ms, Some(2_500));
+}
+
+#[test]
+fn go_lines() {
+    for (log, said) in [
+        (
+            "=== RUN   A\n--- PASS: A (0.00s)\nPASS\nok  \tp\t0.1s\n",
+            "go-test pass 1/0/0/0",
+        ),
+        (
+            "=== RUN   A\n    --- FAIL: A/b (0.00s)\n--- FAIL: A (0.00s)\nFAIL\nFAIL\tp\t0.1s\nFAIL\n",
+            "go-test fail 0/2/0/0",
+        ),
+        (
+            "=== RUN   A\npanic: x\n\ngoroutine 1\nFAIL\tp\t0.1s\nFAIL\n",
+            "go-test fail 0/0/1/0 unended",
+        ),
+        (
+            "=== RUN   A\n--- PASS: A (0.00s)\nFAIL\tp\t0.1s\n",
+            "go-test fail 1/0/1/0",
+        ),
+        (
+            "=== RUN   A\n--- PASS: A (0.00s)\n",
+            "go-test error 1/0/0/0 truncated",
+        ),
+        ("=== RUN   A\n", "go-test error 0/0/0/0 truncated"),
+        ("FAIL\tp [build failed]\n", "go-test fail 0/0/1/0"),
+        // Without -v there are no tests to count.
+        ("ok  \tp\t0.1s\n", "unknown"),
+    ] {
+        assert_eq!(line(log), said, "{log}");
+    }
+}
+
+#[test]
+fn pytest_summaries() {
+    for (log, said) in [
+        ("===== 5 passed in 0.12s =====", "pytest pass 5/0/0/0"),
+        ("5 passed in 0.12s", "pytest pass 5/0/0/0"),
+        (
+            "= 1 failed, 2 passed, 3 skipped, 1 xfailed, 1 xpassed, 2 errors, 9 deselected, 4 warnings in 71.00s (0:01:11) =",
+            "pytest fail 3/1/2/4",
+        ),
+        (
+            "= 1 skipped in 0.01s =",
+            "pytest skipped 0/0/0/1 all_skipped",
+        ),
+        ("= no tests ran in 0.01s =", "pytest error 0/0/0/0 no_tests"),
+        ("= 3 deselected in 0.01s =", "pytest error 0/0/0/0 no_tests"),
+        ("= 1 warning, 1 error in 0.10s =", "pytest fail 0/0/1/0"),
+        (
+            "\u{1b}[32m===== \u{1b}[32m\u{1b}[1m5 passed\u{1b}[0m\u{1b}[32m in 0.12s\u{1b}[0m\u{1b}[32m =====\u{1b}[0m",
+            "pytest pass 5/0/0/0",
+        ),
+        (
+            "= 1 passed in 0.1s =\n= 1 failed in 0.1s =",
+            "pytest fail 1/1/0/0",
+        ),
+        (
+            "Results (1.25s):\n       3 passed\n       1 failed\n         - a.py:3 test_b\nmore",
+            "pytest fail 3/1/0/0",
+        ),
+        ("Results (1.25s):\n       3 passed", "pytest pass 3/0/0/0"),
+        // Broken off.
+        (
+            "===== test session starts =====\ncollected 5 items\n..",
+            "pytest error 0/0/0/0 truncated",
+        ),
+        (
+            "===== test session starts =====\n= 1 passed in 0.1s =\n===== test session starts =====",
+            "pytest error 1/0/0/0 truncated",
+        ),
+        (
+            "INTERNALERROR> Traceback",
+            "pytest error 0/0/0/0 internal_error truncated",
+        ),
+        // Listed as failed and not counted.
+        (
+            "FAILED tests/a.py::b - assert 0\n= 1 passed in 0.1s =",
+            "pytest fail 1/0/0/0 totals_differ",
+        ),
+        // What only looks like it.
+        ("5 passed", "unknown"),
+        ("5 passed in Xs", "unknown"),
+        ("5 tests in 1s", "unknown"),
+        ("5 passed, 2 exploded in 1s", "unknown"),
+        ("-5 passed in 1s", "unknown"),
+        ("99999999999999999999 passed in 1s", "unknown"),
+        ("built in 3s", "unknown"),
+    ] {
+        assert_eq!(line(log), said, "{log}");
+    }
+    let log = "===== test session starts =====\nplatform linux -- Python 3.12.1, pytest-8.0.0, pluggy-1.4.0\n\
+               FAILED tests/a.py::b[x - y] - assert 0\n==== 1 failed in 2.50s ====";
+    let found = reading(log);
+    assert_eq!(found.tool.unwrap().version.as_deref(), Some("8.0.0"));
+    assert_eq!(found.duration_ms, Some(2_500));
+    assert!(found.failures[0].name.starts_with("tests/a.py::b"));
+}
+
+const OK: &str = "test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.50s\n";
+
+#[test]
+fn cargo_summaries() {
+    let failed = "test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n";
+    for (log, said) in [
+        (format!("running 3 tests\n{OK}"), "cargo pass 2/0/0/1"),
+        (format!("running 3 tests\n{OK}\nrunning 2 tests\ntest a ... FAILED\n{failed}error: test failed\n"), "cargo fail 3/1/0/1"),
+        (format!("running 3 tests\n{OK}\nrunning 0 tests\n\ntest result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 4 filtered out\n"), "cargo pass 2/0/0/1"),
+        ("running 0 tests\ntest result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n".to_owned(), "cargo error 0/0/0/0 no_tests"),
+        // Broken off: aborted, and the next binary began.
+        ("running 3 tests\ntest a ... ok\n".to_owned(), "cargo error 0/0/0/0 truncated"),
+        (format!("running 3 tests\nrunning 3 tests\n{OK}"), "cargo error 2/0/0/1 truncated"),
+        (format!("running 3 tests\n{OK}error: could not compile `x` (lib test) due to 1 previous error\n"), "cargo error 2/0/0/1 did_not_compile"),
+        ("error: could not compile `x` (lib) due to 2 previous errors\n".to_owned(), "cargo error 0/0/0/0 did_not_compile"),
+        (format!("running 4 tests\n{OK}"), "cargo error 2/0/0/1 totals_differ"),
+        ("running 1 test\ntest result: FAILED. 1 passed; 0 failed; 0 ignored; 0 measured\n".to_owned(), "cargo fail 1/0/0/0 run_failed"),
+        (format!("\u{1b}[0mrunning 3 tests\r\n{}", OK.replace("ok", "\u{1b}[32mok\u{1b}[0m")), "cargo pass 2/0/0/1"),
+        ("test result: unclear\nrunning late\n".to_owned(), "unknown"),
+    ] {
+        assert_eq!(line(&log), said, "{log}");
+    }
+    let found = reading(format!("running 2 tests\ntest a::b ... FAILED\n{failed}"));
+    assert_eq!(
+        (found.failures[0].name.as_str(), found.duration_ms),
+        ("a::b", Some(0))
+    );
+}
+
+#[test]
+fn nextest_summaries() {
+    for (log, said) in [
+        (
+            "     Summary [   0.05s] 3 tests run: 3 passed (1 slow, 1 flaky), 2 skipped\n",
+            "cargo pass 3/0/0/2",
+        ),
+        (
+            "     Summary [   0.05s] 1 test run: 1 passed, 0 skipped\n",
+            "cargo pass 1/0/0/0",
+        ),
+        (
+            "        FAIL [   0.005s] x::y a::b\n     Summary [   0.05s] 4 tests run: 1 passed, 1 failed, 1 timed out, 1 exec failed, 0 skipped\n",
+            "cargo fail 1/1/2/0",
+        ),
+        (
+            "     Summary [   0.05s] 2/9 tests run: 2 passed, 0 skipped\n",
+            "cargo error 2/0/0/0 cancelled",
+        ),
+        (
+            "     Summary [   0.05s] 3 tests run: 2 passed, 0 skipped\n",
+            "cargo error 2/0/0/0 totals_differ",
+        ),
+        (
+            "     Summary [   0.05s] 0 tests run: 0 passed, 4 skipped\n",
+            "cargo skipped 0/0/0/4 all_skipped",
+        ),
+        ("error: no tests to run\n", "cargo error 0/0/0/0 no_tests"),
+        (
+            "     Summary [   0.05s] some tests run: 2 passed\n",
+            "unknown",
+        ),
+    ] {
+        assert_eq!(line(log), said, "{log}");
+    }
+}
+
+#[test]
+fn tap_streams() {
+    for (log, said) in [
+        (
+            "TAP version 14\n1..2\nok 1 - a\nok 2 - b\n",
+            "tap pass 2/0/0/0",
+        ),
+        (
+            "1..2\nok 1\nnot ok 2 - b\n  ---\n  message: ok 3\n  ...\n",
+            "tap fail 1/1/0/0",
+        ),
+        ("ok 1\nok 2\n1..2\n", "tap pass 2/0/0/0"),
+        (
+            "1..3\nok 1 # SKIP no network\nnot ok 2 # TODO later\nok 3 # todo done already\n",
+            "tap pass 1/0/0/2",
+        ),
+        ("1..1\nok 1 - a \\# SKIP is its name\n", "tap pass 1/0/0/0"),
+        ("1..1\nnot ok 1 # skip\n", "tap skipped 0/0/0/1 all_skipped"),
+        (
+            "1..0 # SKIP no database\n",
+            "tap skipped 0/0/0/1 all_skipped",
+        ),
+        ("TAP version 13\n1..0\n", "tap error 0/0/0/0 no_tests"),
+        // Subtests are their parent's.
+        (
+            "TAP version 14\n1..1\n    1..2\n    ok 1\n    not ok 2\nnot ok 1 - parent\n",
+            "tap fail 0/1/0/0",
+        ),
+        // Plans that are not kept.
+        ("1..3\nok 1\nok 2\n", "tap error 2/0/0/0 truncated"),
+        ("1..3\nok 1\nnot ok 2\n", "tap error 1/1/0/0 truncated"),
+        ("1..1\nok 1\nok 2\n", "tap error 2/0/0/0 totals_differ"),
+        ("TAP version 13\nok 1\n", "tap error 1/0/0/0 truncated"),
+        ("TAP version 13\n", "tap error 0/0/0/0 truncated"),
+        (
+            "1..2\nok 1\nBail out! disk full\n",
+            "tap error 1/0/0/0 bailed_out truncated",
+        ),
+        ("TAP version 13\r\n1..1\r\nok 1\r\n", "tap pass 1/0/0/0"),
+        (
+            "TAP version 13\n1..99999999999999999999\nok 1\n",
+            "tap error 1/0/0/0 truncated",
+        ),
+        // What only looks like it.
+        ("ok then\nok 1\n", "unknown"),
+        ("1..5\n", "unknown"),
+        ("Bail out!\n", "unknown"),
+        ("okay\n1..1\n", "unknown"),
+    ] {
+        assert_eq!(line(log), said, "{log}");
+    }
+}
+
+#[test]
+fn several_tools_in_one_log_are_added_up() {
+    let log = format!("running 3 tests\n{OK}===== 1 failed, 5 passed in 0.12s =====\n");
+    assert_eq!(line(&log), "cargo+pytest fail 7/1/0/1");
+    let one = |format| Options {
+        format: Some(format),
+        ..Options::default()
+    };
+    assert_eq!(line_with(&log, one(Format::Cargo)), "cargo pass 2/0/0/1");
+    assert_eq!(
+        line_with(&log, one(Format::Tap)),
+        "tap error 0/0/0/0 no_summary"
+    );
+    assert_eq!(
+        line_with(&log, one(Format::Plain)),
+        "plain error 0/0/0/0 no_exit"
+    );
+}
+
+#[test]
+fn what_is_no_report_is_refused() {
+    for bytes in [
+        &b""[..],
+        b"\0",
+        b"\n\n\n",
+        b"{",
+        b"{}",
+        b"[]",
+        b"null",
+        b"\xff\xfe",
+        b"\xef\xbb\xbf",
+        b"hello\n",
+        b"PK\x03\x04\0\0",
+    ] {
+        assert_eq!(line(bytes), "unknown", "{bytes:?}");
+    }
+}
