@@ -11,7 +11,9 @@ mod check;
 mod client;
 mod fake;
 mod mapping;
+mod openhands;
 mod posting;
+mod restore;
 #[path = "../shared/mod.rs"]
 mod shared;
 mod torn;
