@@ -10,6 +10,7 @@
 mod check;
 mod client;
 mod fake;
+mod inspect;
 mod mapping;
 mod openhands;
 mod posting;

@@ -21,26 +21,37 @@ pub fn restored(read: &Read, thread: usize, key: &str, name: &str) -> Value {
 }
 
 fn restore(value: &mut Value, payloads: &HashMap<(&str, &str), &Payload>) {
-    if let (Some(frame), Some(name)) = (value["$frame"].as_str(), value["$payload"].as_str()) {
-        let mut found = value_of(payloads[&(frame, name)]);
-        restore(&mut found, payloads);
-        if let Some(first) = value["$first"].as_u64() {
-            let mut items = found.as_array().unwrap().clone();
-            items.truncate(usize::try_from(first).unwrap());
-            found = items.into();
-        }
+    if let Some(found) = referred(value, payloads) {
         *value = found;
         return;
     }
     match value {
         Value::Array(items) => {
+            // A list that begins with the first items of another one.
+            let first = items.first().and_then(|item| item["$first"].as_u64());
+            if let Some(first) = first {
+                let Some(Value::Array(mut shared)) = referred(&items[0], payloads) else {
+                    panic!("{} is no list", items[0]);
+                };
+                shared.truncate(usize::try_from(first).unwrap());
+                items.splice(..1, shared);
+            }
             items.iter_mut().for_each(|item| restore(item, payloads));
-            splice(items);
         }
-        Value::Object(members) => members.values_mut().for_each(|item| restore(item, payloads)),
+        Value::Object(members) => members
+            .values_mut()
+            .for_each(|item| restore(item, payloads)),
         _ => {}
     }
 }
 
-/// Whether the value names another list of which the first items stand here.
-fn splice(_items: &mut Vec<Value>) {}
+/// What a reference refers to, restored.
+fn referred(value: &Value, payloads: &HashMap<(&str, &str), &Payload>) -> Option<Value> {
+    let (frame, name) = (value["$frame"].as_str()?, value["$payload"].as_str()?);
+    let payload = payloads
+        .get(&(frame, name))
+        .unwrap_or_else(|| panic!("no payload {name} of {frame}"));
+    let mut found = value_of(payload);
+    restore(&mut found, payloads);
+    Some(found)
+}
