@@ -1,23 +1,29 @@
-//! Logs of Inspect.
+//! Logs of Inspect: JSON, and archives.
 
-use std::path::Path;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 
-use onrecord::import::{Format, detect};
+use onrecord::import::request::{Link, Turn};
+use onrecord::import::{Format, Reader, detect};
 use serde_json::{Value, json};
+use zip::CompressionMethod;
+use zip::write::SimpleFileOptions;
 
-use crate::check::{Read, kinds, read};
-use crate::files;
+use crate::check::{Read, check_grows, frame, kinds, link, payload, read};
 use crate::restore::restored;
 use crate::shared::shared;
+use crate::{files, fixture};
+
+fn log() -> PathBuf {
+    fixture("inspect/log.json")
+}
 
 /// The samples of a log as they are written, in the order of the runs.
 fn written_samples(path: &Path) -> Vec<Value> {
     if path.extension().is_some_and(|ending| ending == "json") {
         let mut log: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-        return log["samples"]
-            .as_array_mut()
-            .map(std::mem::take)
-            .unwrap_or_default();
+        let samples = log["samples"].as_array_mut();
+        return samples.map(std::mem::take).unwrap_or_default();
     }
     let mut archive = zip::ZipArchive::new(std::fs::File::open(path).unwrap()).unwrap();
     let names: Vec<String> = archive
@@ -40,7 +46,7 @@ const KEPT_ONCE: [&str; 4] = [
 
 /// The sample with its attachments and pools put in the places of their references.
 fn resolved(mut sample: Value) -> Value {
-    let [attachments, content, messages, _] = KEPT_ONCE.map(|pointer| {
+    let [attachments, content, messages, calls] = KEPT_ONCE.map(|pointer| {
         let slot = sample.pointer_mut(pointer);
         slot.map(Value::take).unwrap_or_default()
     });
@@ -49,6 +55,13 @@ fn resolved(mut sample: Value) -> Value {
         for event in events.into_iter().flatten() {
             if let Some(refs) = event.as_object_mut().unwrap().shift_remove("input_refs") {
                 event["input"] = expand(&refs, &messages);
+            }
+            let call = event.get_mut("call").and_then(Value::as_object_mut);
+            if let Some(call) = call
+                && let Some(refs) = call.shift_remove("call_refs")
+            {
+                let key = call.shift_remove("call_key").unwrap();
+                call["request"][key.as_str().unwrap()] = expand(&refs, &calls);
             }
         }
     }
@@ -80,20 +93,21 @@ fn put(value: &mut Value, attachments: &[Value; 2]) {
     }
 }
 
-/// The record of a sample put together again. What it keeps once is used up.
-fn sample_of(read: &Read, thread: usize) -> Value {
+/// The record of a sample put together again, and what it keeps once and was not used up.
+fn sample_of(read: &Read, thread: usize) -> (Value, Vec<Value>) {
     let mut frames = read.frames[thread].iter();
     let last = frames
         .find(|frame| frame.key.starts_with("sample/"))
         .unwrap();
     let mut sample = restored(read, thread, &last.key, "record");
+    let mut left = Vec::new();
     for pointer in KEPT_ONCE {
         if let Some(rest) = sample.pointer_mut(pointer) {
-            assert!(*rest == json!({}) || *rest == json!([]), "{rest}");
-            *rest = Value::Null;
+            left.push(rest.take());
         }
     }
-    sample
+    left.retain(|rest| *rest != json!({}) && *rest != json!([]));
+    (sample, left)
 }
 
 #[test]
@@ -102,44 +116,647 @@ fn every_shared_log_maps() {
         return;
     };
     let (mut records, mut unmapped) = (0, 0);
-    let paths = [files(&folder, ".json"), files(&folder, ".eval")].concat();
-    for path in &paths {
-        assert_eq!(detect(path).unwrap(), Format::Inspect, "{}", path.display());
-        let read = read(path);
+    for path in [files(&folder, ".json"), files(&folder, ".eval")].concat() {
+        assert_eq!(
+            detect(&path).unwrap(),
+            Format::Inspect,
+            "{}",
+            path.display()
+        );
+        let read = read(&path);
         let all: Vec<_> = read.frames.iter().flatten().cloned().collect();
         eprintln!("{}: {:?} {:?}", path.display(), read.tally, kinds(&all));
         records += read.tally.records;
         unmapped += read.tally.unmapped;
-        for (index, sample) in written_samples(path).into_iter().enumerate() {
-            let (kept, written) = (sample_of(&read, index + 1), resolved(sample));
-            assert_eq!(kept, written, "{} {}", path.display(), index);
-        }
-        if path.ends_with("2025-05-12T20-27-36-04-00_browser.json")
-            || path.ends_with("log_message_deduplication.eval")
-        {
-            for frames in &read.frames {
-                for frame in frames {
-                    eprintln!(
-                        "{} {} {:?} {} {:?} {:?}",
-                        frame.kind,
-                        frame.key,
-                        frame.turn,
-                        Value::Object(frame.body.clone()),
-                        frame
-                            .payloads
-                            .iter()
-                            .map(|p| (p.name.clone(), p.len()))
-                            .collect::<Vec<_>>(),
-                        frame.links
-                    );
-                }
-            }
-            eprintln!("{:?}", read.openings[0]);
-            eprintln!("{:?}", read.openings[1]);
+        for (index, sample) in written_samples(&path).into_iter().enumerate() {
+            let (kept, left) = sample_of(&read, index + 1);
+            assert_eq!(kept, resolved(sample), "{} {index}", path.display());
+            assert_eq!(left, [json!(null); 0]);
         }
     }
     assert!(
         unmapped * 20 <= records,
         "{unmapped} of {records} are unmapped"
     );
+}
+
+#[test]
+fn a_log_is_a_run_and_each_sample_another() {
+    let path = log();
+    assert_eq!(detect(&path).unwrap(), Format::Inspect);
+    let read = read(&path);
+    let keys: Vec<_> = read
+        .openings
+        .iter()
+        .map(|opening| opening.key.as_str())
+        .collect();
+    assert_eq!(
+        keys,
+        [
+            "import/inspect/E1",
+            "import/inspect/E1/sample/nest/epoch/1",
+            "import/inspect/E1/sample/2/epoch/1",
+            "import/inspect/E1/sample/3/epoch/2",
+        ]
+    );
+    let session = &read.openings[0].session;
+    assert_eq!(session["agent_version"], "0.3.200");
+    assert_eq!(
+        session["pins"],
+        json!({
+            "model": {"name": "mock/one", "temperature": 0.5},
+            "repository": {"remote": "git@example.org:birds.git", "commit": "abc1234", "dirty": true},
+            "container": {"type": "docker"}
+        })
+    );
+    assert_eq!(
+        read.openings[0].occurred_at.as_deref(),
+        Some("2026-04-02T08:00:00.000000Z")
+    );
+    assert_eq!(read.openings[1].session["sample_id"], "nest");
+    assert_eq!(read.openings[1].session["parent_session_id"], "E1");
+    let down = &frame(&read, 0, "subagent/nest%2Fepoch%2F1/session").links;
+    assert!(
+        matches!(down[..], [Link::Thread { thread: 1, .. }]),
+        "{down:?}"
+    );
+    let all = kinds(&read.frames[0]);
+    assert_eq!(
+        all,
+        [("context", 2), ("observation", 7), ("outcome", 1)].into()
+    );
+    let results = read.frames[0]
+        .iter()
+        .find(|frame| frame.body.get("metrics").is_some());
+    assert_eq!(
+        results.unwrap().body["metrics"],
+        json!({"count/accuracy": 0.5})
+    );
+    assert_eq!(
+        frame(&read, 0, "outcome/completed").body["status"],
+        "completed"
+    );
+    // Nothing of the samples is lost, and nothing that the log says beside them.
+    for (index, sample) in written_samples(&path).into_iter().enumerate() {
+        let (kept, left) = sample_of(&read, index + 1);
+        assert_eq!(kept, resolved(sample), "{index}");
+        let unused = json!({"cc33": "Nobody refers to this."});
+        assert_eq!(left, if index == 0 { vec![unused] } else { vec![] });
+    }
+    let rest = read.frames[0]
+        .iter()
+        .find(|frame| frame.key.starts_with("log/"))
+        .unwrap();
+    let rest = restored(&read, 0, &rest.key, "record");
+    let mut written: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    written["samples"] = json!({"$runs": 3});
+    assert_eq!(rest, written);
+}
+
+#[test]
+fn events_become_calls_results_and_decisions() {
+    let read = read(&log());
+    let of = |number: usize| frame(&read, 1, &format!("event/{number}"));
+    assert_eq!((of(2).kind, of(2).turn), ("turn", Turn::Open));
+    assert_eq!(payload(of(2), "prompt"), "How many eggs are in the nest?");
+    let request = of(4);
+    assert_eq!(
+        (request.kind, &request.body["temperature"]),
+        ("model_call", &json!(0.5))
+    );
+    let messages = payload(request, "messages");
+    assert_eq!(
+        messages[0]["content"],
+        "You watch birds, and you answer in as few words as you can."
+    );
+    assert_eq!(
+        payload(request, "tools")[0]["description"],
+        "Looks somewhere."
+    );
+    let answer = frame(&read, 1, "event/4/answer");
+    assert_eq!(answer.links, [link("answers", "event/4")]);
+    assert_eq!(payload(answer, "text"), "I look into the nest.");
+    assert_eq!(payload(answer, "thinking"), "I should look.");
+    assert_eq!(answer.body["usage"]["output_tokens"], 5);
+    let zone = &answer.body["occurred_at_written"];
+    assert_eq!(
+        (answer.occurred_at.as_deref(), zone),
+        (
+            Some("2026-04-02T08:00:04.000000Z"),
+            &json!("2026-04-02T10:00:04.000000+02:00")
+        )
+    );
+    // The approvals, and what they let through or not.
+    assert_eq!(
+        (of(5).kind, &of(5).body["decision"]),
+        ("decision", &json!("approval"))
+    );
+    assert_eq!(of(6).body["decision"], "tool_denied");
+    assert_eq!(of(6).links, [link("cancelled", "event/4/call/2")]);
+    assert_eq!(of(6).body["speaker"], "user");
+    assert_eq!(of(7).links, [link("answers", "event/4/call/1")]);
+    assert_eq!(
+        (&of(7).body["status"], &of(7).body["duration_ms"]),
+        (&json!("ok"), &json!(500.0))
+    );
+    // Events within an event are numbered on.
+    assert_eq!(
+        (of(8).kind, &of(8).body["exit"]),
+        ("observation", &json!(0))
+    );
+    assert_eq!(
+        (of(9).kind, &of(9).body["operation"]),
+        ("tool_call", &json!("subtask"))
+    );
+    assert_eq!(of(10).body["source"], "counter");
+    assert_eq!(
+        frame(&read, 1, "event/9/result").links,
+        [link("answers", "event/9")]
+    );
+    assert_eq!(of(11).body["status"], "denied");
+    let lone = frame(&read, 1, "event/12/result");
+    assert_eq!(
+        (of(12).kind, &lone.body["status"], &lone.body["error_type"]),
+        ("tool_call", &json!("error"), &json!("timeout"))
+    );
+    let file = frame(&read, 1, "event/13/file");
+    assert_eq!(
+        (&file.body["path"], payload(file, "after")),
+        (&json!("/nest/note.txt"), json!("three eggs\n"))
+    );
+    assert_eq!(
+        (of(16).kind, &of(16).body["tokens_after"]),
+        ("context", &json!(300))
+    );
+    assert_eq!(of(19).kind, "snapshot");
+    // The second request has only what is new in it.
+    assert_eq!(
+        payload(of(21), "messages")[0],
+        json!({"$frame": "event/4", "$payload": "messages", "$first": 2})
+    );
+    assert_eq!(payload(of(21), "messages").as_array().unwrap().len(), 3);
+    assert!(
+        of(21)
+            .payloads
+            .iter()
+            .all(|payload| payload.name != "tools")
+    );
+    assert_eq!(frame(&read, 1, "event/22/answer").body["status"], "error");
+    assert_eq!(of(24).body["value"], "C");
+    assert_eq!(of(29).body["observation"], "unmapped");
+    assert_eq!(read.tally.unmapped, 2);
+}
+
+#[test]
+fn a_sample_says_how_it_ended() {
+    let read = read(&log());
+    let limit = frame(&read, 1, "outcome/failed");
+    assert_eq!(limit.body["limit"], "token");
+    frame(&read, 2, "outcome/failed");
+    assert!(
+        kinds(&read.frames[3]).get("outcome").is_none(),
+        "nobody says so"
+    );
+    let scores: Vec<_> = read.frames[1]
+        .iter()
+        .filter(|frame| frame.key.starts_with("score/"))
+        .collect();
+    assert_eq!(scores[0].body["value"], "C");
+    assert_eq!(
+        payload(scores[1], "value"),
+        json!({"eggs": 1.0, "nest": 0.5})
+    );
+    let all = read.frames.iter().flatten();
+    assert!(all.clone().all(|frame| frame.kind != "gate_result"));
+    let ended = all.filter(|frame| frame.body.get("observation") == Some(&json!("sample")));
+    let errors: Vec<_> = ended
+        .filter_map(|frame| {
+            frame
+                .payloads
+                .iter()
+                .find(|payload| payload.name == "error")
+        })
+        .collect();
+    assert_eq!(errors.len(), 1);
+}
+
+#[test]
+fn messages_are_mapped_where_there_are_no_events() {
+    let read = read(&log());
+    let of = |number: usize| frame(&read, 2, &format!("message/{number}"));
+    let kinds = [1, 2, 3, 4, 5, 6, 7].map(|number| of(number).kind);
+    assert_eq!(
+        kinds,
+        [
+            "context",
+            "turn",
+            "model_result",
+            "tool_result",
+            "tool_result",
+            "model_result",
+            "observation"
+        ]
+    );
+    assert_eq!(of(4).links, [link("answers", "message/3/call/1")]);
+    assert_eq!(
+        (&of(4).body["status"], &of(5).body["status"]),
+        (&json!("ok"), &json!("denied"))
+    );
+    // The first versions have their events and texts elsewhere, and no event with the prompt.
+    assert_eq!(
+        payload(frame(&read, 3, "prompt"), "prompt"),
+        "Is it spring?"
+    );
+    assert_eq!(
+        frame(&read, 3, "event/1/answer").links,
+        [link("answers", "event/1")]
+    );
+}
+
+/// An archive of these members.
+fn archive(path: &Path, members: &[(&str, Vec<u8>)], method: CompressionMethod) {
+    let mut archive = zip::ZipWriter::new(std::fs::File::create(path).unwrap());
+    for (name, bytes) in members {
+        let options = SimpleFileOptions::default().compression_method(method);
+        archive.start_file(*name, options).unwrap();
+        archive.write_all(bytes).unwrap();
+    }
+    archive.finish().unwrap();
+}
+
+/// The members of an archive with what the log has.
+fn members() -> Vec<(&'static str, Vec<u8>)> {
+    let mut log: Value = serde_json::from_slice(&std::fs::read(log()).unwrap()).unwrap();
+    let start = json!({"version": 2, "eval": log["eval"], "plan": log["plan"]});
+    let samples = log
+        .as_object_mut()
+        .unwrap()
+        .shift_remove("samples")
+        .unwrap();
+    let reductions = log
+        .as_object_mut()
+        .unwrap()
+        .shift_remove("reductions")
+        .unwrap();
+    let bytes = |value: &Value| value.to_string().into_bytes();
+    vec![
+        ("_journal/start.json", bytes(&start)),
+        ("samples/nest_epoch_1.json", bytes(&samples[0])),
+        ("samples/2_epoch_1.json", bytes(&samples[1])),
+        ("_journal/summaries/1.json", b"[]".to_vec()),
+        ("samples/3_epoch_2.json", bytes(&samples[2])),
+        ("summaries.json", b"[]".to_vec()),
+        ("reductions.json", bytes(&reductions)),
+        ("header.json", bytes(&log)),
+    ]
+}
+
+/// The frames of all samples' runs.
+fn samples_frames(read: &Read) -> String {
+    format!("{:?} {:?}", &read.openings[1..], &read.frames[1..])
+}
+
+#[test]
+fn an_archive_gives_the_samples_of_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log.eval");
+    let whole = read(&log());
+    for method in [
+        CompressionMethod::Stored,
+        CompressionMethod::Deflated,
+        CompressionMethod::Zstd,
+    ] {
+        archive(&path, &members(), method);
+        assert_eq!(detect(&path).unwrap(), Format::Inspect);
+        let read = read(&path);
+        assert!(samples_frames(&read) == samples_frames(&whole), "{method}");
+        assert_eq!(read.openings[0].key, "import/inspect/E1");
+        let count = |key: &str| {
+            read.frames[0]
+                .iter()
+                .filter(|frame| frame.key.starts_with(key))
+                .count()
+        };
+        assert_eq!(
+            (
+                count("eval/"),
+                count("plan/"),
+                count("log/"),
+                count("outcome/")
+            ),
+            (1, 1, 1, 1)
+        );
+        assert_eq!(count("member/"), 3);
+        assert_eq!((read.tally.unmapped, read.tally.torn), (2, 0));
+    }
+}
+
+#[test]
+fn an_archive_that_grows_adds_frames_and_changes_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log.eval");
+    let all = members();
+    let mut before: Option<Read> = None;
+    for end in 1..=all.len() {
+        archive(&path, &all[..end], CompressionMethod::Deflated);
+        let now = read(&path);
+        let ended = kinds(&now.frames[0]).contains_key("outcome");
+        assert_eq!(ended, end == all.len(), "only the header says how it ended");
+        if let Some(before) = before {
+            assert!(check_grows(&before, &now) > 0);
+        }
+        before = Some(now);
+    }
+    // A log whose scores were edited afterwards is the same run with another score.
+    let mut log: Value = serde_json::from_slice(&std::fs::read(log()).unwrap()).unwrap();
+    let path = folder.path().join("log.json");
+    std::fs::write(&path, log.to_string()).unwrap();
+    let first = read(&path);
+    log["samples"][1]["scores"]["count"]["value"] = "C".into();
+    log["results"]["scores"][0]["metrics"]["accuracy"]["value"] = 1.0.into();
+    std::fs::write(&path, log.to_string()).unwrap();
+    let edited = read(&path);
+    let mut new = 0;
+    for (before, now) in first.frames.iter().zip(&edited.frames) {
+        for frame in now {
+            match before.iter().find(|earlier| earlier.key == frame.key) {
+                Some(earlier) => assert_eq!(format!("{earlier:?}"), format!("{frame:?}")),
+                None => new += 1,
+            }
+        }
+    }
+    assert_eq!(new, 4, "a score, its sample, the results and the log");
+    log["status"] = "started".into();
+    std::fs::write(&path, log.to_string()).unwrap();
+    assert!(!kinds(&read(&path).frames[0]).contains_key("outcome"));
+}
+
+#[test]
+fn numbers_that_are_none_are_read_and_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log.json");
+    let text = std::fs::read_to_string(log()).unwrap();
+    let text = text.replace("\"value\": 0.5", "\"value\": NaN");
+    std::fs::write(&path, &text).unwrap();
+    assert_eq!(detect(&path).unwrap(), Format::Inspect);
+    let read = read(&path);
+    let last = read.frames[0]
+        .iter()
+        .find(|frame| frame.key.starts_with("log/"))
+        .unwrap();
+    assert_eq!(last.body["refused"], "not_a_number");
+    assert_eq!(payload(last, "raw"), json!(text));
+    assert_eq!(read.openings.len(), 4);
+}
+
+#[test]
+fn members_that_are_no_records_are_kept_raw() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log.eval");
+    let mut all = members();
+    all[2].1 = b"{\"id\": 2, \"epoch\"".to_vec();
+    all.push(("notes.txt", b"hello".to_vec()));
+    archive(&path, &all, CompressionMethod::Deflated);
+    let read = read(&path);
+    assert_eq!(
+        (read.tally.torn, read.notices.len(), read.openings.len()),
+        (1, 1, 3)
+    );
+    let torn = frame(&read, 0, "member/samples%2F2_epoch_1.json");
+    assert_eq!(
+        (&torn.body["observation"], payload(torn, "raw")),
+        (&json!("torn_member"), json!("{\"id\": 2, \"epoch\""))
+    );
+    let notes = read.frames[0]
+        .iter()
+        .find(|frame| frame.body.get("member") == Some(&json!("notes.txt")));
+    assert_eq!(notes.unwrap().body["observation"], "unmapped");
+}
+
+/// The bytes of an archive with something changed in each header of the central directory.
+fn patched(path: &Path, change: impl Fn(&mut [u8])) {
+    let mut bytes = std::fs::read(path).unwrap();
+    let heads: Vec<usize> = bytes
+        .windows(4)
+        .enumerate()
+        .filter(|(_, four)| four == b"PK\x01\x02")
+        .map(|(at, _)| at)
+        .collect();
+    for at in heads {
+        change(&mut bytes[at..]);
+    }
+    std::fs::write(path, bytes).unwrap();
+}
+
+fn refusal(path: &Path) -> String {
+    let opened = Reader::open(path, Some(Format::Inspect), None);
+    let mut reader = match opened {
+        Ok(reader) => reader,
+        Err(error) => return error.to_string(),
+    };
+    loop {
+        match reader.step(&mut Vec::new()) {
+            Ok(true) => {}
+            Ok(false) => panic!("it was read"),
+            Err(error) => return error.to_string(),
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_read_of_an_archive_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log.eval");
+    let fresh = || archive(&path, &members(), CompressionMethod::Deflated);
+    let named = "samples/nest_epoch_1.json";
+    let is_it = |head: &[u8]| head[46..].starts_with(named.as_bytes());
+
+    fresh();
+    patched(&path, |head| head[8] |= u8::from(is_it(head)));
+    let why = refusal(&path);
+    assert!(why.contains(named) && why.contains("encrypted"), "{why}");
+
+    fresh();
+    patched(&path, |head| {
+        if is_it(head) {
+            head[10] = 14
+        }
+    });
+    let why = refusal(&path);
+    assert!(
+        why.contains(named) && why.contains("inspect log convert"),
+        "{why}"
+    );
+
+    // It says that it expands to 300 MiB.
+    fresh();
+    let large = (300_u32 << 20).to_le_bytes();
+    patched(&path, |head| {
+        if is_it(head) {
+            head[24..28].copy_from_slice(&large)
+        }
+    });
+    let why = refusal(&path);
+    assert!(why.contains(named) && why.contains("300 MiB"), "{why}");
+
+    // All members at one place.
+    fresh();
+    patched(&path, |head| head[42..46].copy_from_slice(&[0; 4]));
+    let why = refusal(&path);
+    assert!(why.contains("overlap") || why.contains("damaged"), "{why}");
+
+    fresh();
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() - 40]).unwrap();
+    let why = refusal(&path);
+    assert!(why.contains("cut off"), "{why}");
+
+    archive(
+        &path,
+        &[("a.json", b"{}".to_vec())],
+        CompressionMethod::Stored,
+    );
+    assert!(detect(&path).is_err());
+    assert!(refusal(&path).contains("header.json"));
+    archive(
+        &path,
+        &[("header.json", b"{\"eval\": 7}".to_vec())],
+        CompressionMethod::Stored,
+    );
+    assert!(refusal(&path).contains("no evaluation"));
+}
+
+#[test]
+fn a_member_that_expands_to_more_than_it_says_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log.eval");
+    let named = "samples/2_epoch_1.json";
+    for method in [CompressionMethod::Deflated, CompressionMethod::Zstd] {
+        archive(&path, &members(), method);
+        patched(&path, |head| {
+            if head[46..].starts_with(named.as_bytes()) {
+                head[24..28].copy_from_slice(&[9, 0, 0, 0]);
+            }
+        });
+        let why = refusal(&path);
+        assert!(why.contains(named) && why.contains("larger"), "{why}");
+    }
+}
+
+#[test]
+fn members_of_one_name_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log.eval");
+    let mut all = members();
+    all[4].0 = "samples/nest_epoch_2.json";
+    archive(&path, &all, CompressionMethod::Deflated);
+    let from = b"samples/nest_epoch_2.json";
+    let mut bytes = std::fs::read(&path).unwrap();
+    let places: Vec<usize> = bytes
+        .windows(from.len())
+        .enumerate()
+        .filter(|(_, text)| text == from)
+        .map(|(at, _)| at)
+        .collect();
+    for at in places {
+        bytes[at..at + from.len()].copy_from_slice(b"samples/nest_epoch_1.json");
+    }
+    std::fs::write(&path, bytes).unwrap();
+    let read = read(&path);
+    assert_eq!(
+        (read.notices.len(), read.tally.torn, read.openings.len()),
+        (1, 1, 3)
+    );
+}
+
+#[test]
+fn references_are_resolved_within_a_bound() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log.json");
+    let mut log: Value = serde_json::from_slice(&std::fs::read(log()).unwrap()).unwrap();
+    let many = vec![json!("attachment://ff00"); 100];
+    log["samples"] = json!([{
+        "id": 1, "epoch": 1, "attachments": {"ff00": "x".repeat((1 << 20) + 1), "ok": "fine"},
+        "message_pool": [{"role": "user", "content": "y".repeat(1 << 20)}],
+        "events": [
+            {"event": "info", "data": many, "source": "attachment://ok"},
+            {"event": "model", "input": [], "input_refs": vec![json!([0, 1]); 100]},
+            {"event": "model", "input": [], "input_refs": [[0, 9]]},
+            {"event": "model", "input": [], "input_refs": [[5, 2], "x", -1]},
+        ]
+    }]);
+    std::fs::write(&path, log.to_string()).unwrap();
+    let read = read(&path);
+    let total: usize = read.frames[1]
+        .iter()
+        .flat_map(|frame| &frame.payloads)
+        .map(onrecord::import::payload::Payload::len)
+        .sum();
+    assert!(total < 40 << 20, "{total} bytes");
+    // What was not resolved everywhere is kept.
+    let last = read.frames[1]
+        .iter()
+        .find(|frame| frame.key.starts_with("sample/"));
+    let rest = payload(last.unwrap(), "record");
+    assert_eq!(rest["attachments"], json!({"ff00": "x".repeat((1 << 20) + 1)}));
+    let written = &log["samples"][0];
+    assert_eq!(rest["message_pool"], written["message_pool"]);
+    let event = payload(frame(&read, 1, "event/2"), "record");
+    assert_eq!(event["input_refs"], written["events"][1]["input_refs"]);
+}
+
+#[test]
+fn odd_samples_are_kept_and_nothing_is_made_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log.json");
+    let mut log: Value = serde_json::from_slice(&std::fs::read(log()).unwrap()).unwrap();
+    let mut deep = json!({"event": "tool", "events": []});
+    for _ in 0..40 {
+        deep = json!({"event": "tool", "id": 1, "error": "odd", "events": [deep, "x", null]});
+    }
+    let odd = json!([
+        7, "text", null, [], {},
+        {"id": {"a": 1}, "epoch": "x", "events": 3, "messages": 4, "scores": [], "attachments": [], "model_usage": 1},
+        {"id": "a".repeat(500), "epoch": 1, "events": [1, null, "s", [], {}, {"event": 5}, {"event": "model"}, {"event": "score"}, {"event": "approval"}, {"event": "sample_init"}, {"event": "sandbox", "file": 1}, {"event": "logger"}, {"event": "subtask"}, deep]},
+        {"id": 1, "epoch": 1, "messages": [1, null, {"role": "assistant", "tool_calls": [1, {"id": []}]}, {"role": "tool", "tool_call_id": 4}]},
+        {"id": 1, "epoch": 1, "error": null, "limit": "odd", "scores": null, "output": {"choices": []}},
+    ]);
+    log["samples"] = odd.clone();
+    log["results"] = "none".into();
+    log["status"] = 3.into();
+    std::fs::write(&path, log.to_string()).unwrap();
+    let read = read(&path);
+    assert_eq!(read.openings.len(), 10);
+    assert!(
+        read.frames
+            .iter()
+            .flatten()
+            .all(|frame| frame.kind != "outcome")
+    );
+    for (index, written) in odd.as_array().unwrap().iter().enumerate() {
+        if written.is_object() {
+            let last = read.frames[index + 1]
+                .iter()
+                .rfind(|frame| frame.key.starts_with("sample/"))
+                .unwrap();
+            assert_eq!(
+                restored(&read, index + 1, &last.key, "record"),
+                *written,
+                "{index}"
+            );
+        }
+    }
+    for text in [
+        "{\"version\": 2, \"status\": \"success\", \"eval\": {}}",
+        "{\"eval\": {\"task\": \"x\"}}",
+        "{",
+        "[]",
+    ] {
+        std::fs::write(&path, text).unwrap();
+        assert!(detect(&path).is_err(), "{text}");
+        assert!(
+            Reader::open(&path, Some(Format::Inspect), None).is_err(),
+            "{text}"
+        );
+    }
 }

@@ -77,12 +77,13 @@ pub(super) fn post(run: &mut SampleRun, event: &mut Value, out: &mut Sink<'_>) {
     if !inner.is_empty() {
         let mut next = run.events + 1;
         let references = inner.iter().map(|event| {
-            let reference = object([
-                ("$frame", self::key(next).into()),
-                ("$payload", "record".into()),
-            ]);
+            let at = self::key(next);
             next += count(event);
-            reference
+            // Nothing is taken out of these.
+            if event.is_null() || event.as_str() == Some("") {
+                return event.clone();
+            }
+            object([("$frame", at.into()), ("$payload", "record".into())])
         });
         event["events"] = references.collect();
     }

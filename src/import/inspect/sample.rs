@@ -67,6 +67,7 @@ impl SampleRun {
     /// The input, where no event tells of it.
     fn prompt(&mut self, sample: &mut Value, out: &mut Sink<'_>) {
         if let Some(input) = sample.get_mut("input") {
+            self.store.resolve_texts(input);
             let mut frame = self.conversation.prompt("prompt");
             self.said.value(input, &mut frame, "prompt", self.strict);
             out.frame_of(self.thread, frame);
@@ -154,13 +155,14 @@ impl SampleRun {
     /// How the sample ended, where it says so. One that a limit ended did not end by itself.
     fn outcome(&self, sample: &Value) -> Option<FrameRequest> {
         let told = |member: &str| sample.get(member).is_some_and(|value| !value.is_null());
+        let scored = sample.get("scores").is_some_and(Value::is_object);
         let limit = sample.get("limit").and_then(|limit| text(limit, "type"));
         let answered = sample.pointer("/output/choices/0").is_some();
         let status = match limit {
             _ if told("error") => "failed",
             Some("operator") => "cancelled",
             Some(_) => "failed",
-            None if answered || told("scores") || told("completed_at") => "completed",
+            None if answered || scored || told("completed_at") => "completed",
             None => return None,
         };
         let key = format!("outcome/{status}");
