@@ -11,6 +11,7 @@ mod check;
 mod client;
 mod fake;
 mod inspect;
+mod inspect_archive;
 mod mapping;
 mod openhands;
 mod posting;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::check::{
     Read, Records, check_files, check_grows, check_no_string_lost, check_nothing_lost, frame,
-    kinds, link, payload, read,
+    kinds, link, payload, read, record,
 };
 use crate::fixture;
 use crate::restore::restored;
@@ -73,6 +73,7 @@ fn events_of_the_sdk_become_calls_and_results() {
     assert_eq!(of(4).links, [link("derived_from", "line/3")]);
     assert_eq!(of(5).links, [link("answers", "line/3/call")]);
     assert_eq!(of(5).body["exit"], 0);
+    assert_eq!(record(&read, 0, "line/5")["action_id"], "e03");
     let file = frame(&read, 0, "line/6/file");
     assert_eq!(file.body["path"], "/shop/brake.txt");
     assert_eq!(payload(file, "after"), "pad: new\n");
@@ -357,10 +358,15 @@ fn predictions_are_kept_as_such() {
 #[test]
 fn files_that_grow_add_frames_and_change_none() {
     let folder = tempfile::tempdir().unwrap();
-    for name in ["events.jsonl", "output.jsonl"] {
-        let text = std::fs::read_to_string(ours(name)).unwrap();
+    let names = ["events.jsonl", "output.jsonl"];
+    let theirs = shared("data/openhands");
+    let theirs = theirs
+        .iter()
+        .flat_map(|folder| names.map(|name| folder.join(name)));
+    for file in names.map(ours).into_iter().chain(theirs) {
+        let text = std::fs::read_to_string(&file).unwrap();
         let lines: Vec<&str> = text.split_inclusive('\n').collect();
-        let path = folder.path().join(name);
+        let path = folder.path().join(file.file_name().unwrap());
         let mut before: Option<Read> = None;
         for end in 1..=lines.len() {
             std::fs::write(&path, lines[..end].concat()).unwrap();
@@ -406,7 +412,7 @@ fn odd_events_are_kept_and_nothing_is_made_up() {
     let odd = read(&path);
     check_nothing_lost(&path, &odd);
     assert_eq!(odd.tally.records, 12);
-    assert!(kinds(&odd.frames[0]).get("outcome").is_none());
+    assert!(!kinds(&odd.frames[0]).contains_key("outcome"));
     let result = frame(&odd, 0, "line/8");
     assert_eq!(
         (&result.body["status"], result.links.len()),

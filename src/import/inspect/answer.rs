@@ -14,21 +14,16 @@ pub(super) fn take_content(slot: &mut Value, frame: &mut FrameRequest, name: &st
         return extract(slot, frame, name, strict);
     };
     for block in blocks {
-        let kind = text(block, "type").unwrap_or_default();
-        let payload = match kind {
+        // A block has its content under the name of its type.
+        let kind = text(block, "type").unwrap_or_default().to_owned();
+        let payload = match kind.as_str() {
             "text" => name,
             "reasoning" => "thinking",
-            "image" | "audio" | "video" | "document" | "data" => kind,
+            "image" | "audio" | "video" | "document" | "data" => &kind,
             _ => continue,
         };
-        let payload = payload.to_owned();
-        let member = match kind {
-            "reasoning" => "reasoning",
-            other => other,
-        };
-        let member = member.to_owned();
-        if let Some(part) = block.get_mut(&member) {
-            extract(part, frame, &payload, strict);
+        if let Some(part) = block.get_mut(&kind) {
+            extract(part, frame, payload, strict);
         }
     }
 }

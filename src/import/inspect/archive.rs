@@ -195,14 +195,20 @@ impl Archive {
         let bytes = bytes(&mut self.archive, index, name)
             .map_err(|why| Format::Inspect.refused(&self.path, why))?;
         let part = Part::of(name);
-        let reading = match part {
-            Part::Kept => return Ok(self.kept(name, &bytes, events)),
-            _ => super::read(&bytes),
-        };
-        let record = match reading {
+        if part == Part::Kept {
+            self.kept(name, &bytes, events);
+            return Ok(());
+        }
+        let record = match super::read(&bytes) {
             Reading::Record(record) => record,
-            Reading::Blank => return Ok(self.torn(name, "it is empty", &bytes, events)),
-            Reading::Torn(why) => return Ok(self.torn(name, &why, &bytes, events)),
+            torn => {
+                let why = match &torn {
+                    Reading::Torn(why) => why,
+                    _ => "it is empty",
+                };
+                self.torn(name, why, &bytes, events);
+                return Ok(());
+            }
         };
         let mut out = Sink::new(events, &mut self.tally);
         match part {

@@ -150,14 +150,8 @@ impl Log {
         let started = events
             .into_iter()
             .find_map(|pointer| sample.pointer(pointer)?.as_str());
-        let (id, epochs) = name.split_once("/epoch/").unwrap_or((name, ""));
         Opening {
-            key: format!(
-                "{}/sample/{}/epoch/{}",
-                self.key,
-                key_part(id),
-                key_part(epochs)
-            ),
+            key: format!("{}/sample/{}", self.key, key_part(name)),
             session: body,
             payloads: Vec::new(),
             occurred_at: started.and_then(written_time).and_then(|time| time.at),
@@ -168,17 +162,11 @@ impl Log {
     pub fn end(&mut self, mut rest: Record, out: &mut Sink<'_>) {
         let strict = rest.strict();
         self.begin(&mut rest.value, strict, out);
-        let parts: [(&str, &str, fn(&mut Value, &mut FrameRequest, bool)); 4] = [
-            ("results", "results", results),
-            ("stats", "stats", stats),
-            ("reductions", "reductions", |_, _, _| {}),
-            ("error", "error", error),
-        ];
-        for (member, class, fill) in parts {
-            if let Some(slot) = rest.value.get_mut(member).filter(|value| !value.is_null()) {
-                let frame = part(member, class, slot, strict, fill);
+        for class in ["results", "stats", "reductions", "error"] {
+            let slot = rest.value.get_mut(class);
+            if let Some(slot) = slot.filter(|value| !value.is_null()) {
                 out.record();
-                out.frame(frame);
+                out.frame(part(class, slot, strict));
             }
         }
         out.record();
@@ -204,24 +192,25 @@ impl Log {
     }
 }
 
-/// A part of the log that a later version may have otherwise.
-fn part(
-    name: &str,
-    class: &str,
-    slot: &mut Value,
-    strict: bool,
-    fill: impl FnOnce(&mut Value, &mut FrameRequest, bool),
-) -> FrameRequest {
-    let key = format!("{name}/{}", digest(slot));
+/// The frame of a part of the log that a later version may have otherwise.
+fn part(class: &str, slot: &mut Value, strict: bool) -> FrameRequest {
+    let key = format!("{class}/{}", digest(slot));
     let mut frame = FrameRequest::new("observation", key, Turn::Run);
-    frame.class(class);
-    fill(slot, &mut frame, strict);
+    frame
+        .class(class)
+        .copy(slot, "started_at", "started_at")
+        .copy(slot, "completed_at", "completed_at");
+    match class {
+        "results" => results(slot, &mut frame),
+        "error" => error(slot, &mut frame, strict),
+        _ => {}
+    }
     extract(slot, &mut frame, "record", strict);
     frame
 }
 
 /// How many samples there were, and the metrics of each score.
-fn results(results: &mut Value, frame: &mut FrameRequest, _: bool) {
+fn results(results: &Value, frame: &mut FrameRequest) {
     const METRICS: usize = 32;
     frame.copy(results, "total_samples", "total_samples").copy(
         results,
@@ -246,12 +235,6 @@ fn results(results: &mut Value, frame: &mut FrameRequest, _: bool) {
     if !metrics.is_empty() {
         frame.put("metrics", metrics);
     }
-}
-
-fn stats(stats: &mut Value, frame: &mut FrameRequest, _: bool) {
-    frame
-        .copy(stats, "started_at", "started_at")
-        .copy(stats, "completed_at", "completed_at");
 }
 
 /// An error that ended the evaluation or a sample.
