@@ -16,10 +16,14 @@ mod droid;
 mod fake;
 mod gemini;
 mod grok;
+mod inspect;
+mod inspect_archive;
 mod langfuse;
 mod mapping;
 mod opencode;
+mod openhands;
 mod posting;
+mod restore;
 #[path = "../shared/mod.rs"]
 mod shared;
 mod steady;

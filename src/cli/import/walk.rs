@@ -108,6 +108,11 @@ impl<'a> Walk<'a> {
     ) -> Result<(), Failure> {
         match event {
             Event::Open { thread, opening } => {
+                // A log has a thread for each of its samples, one after the other: what waits in the
+                // last one is sent, so that the batches of all of them are never in memory at once.
+                if let Some(last) = open.posts.last_mut() {
+                    last.flush(self.client).await?;
+                }
                 let post = RunPost::open(self.client, &opening).await?;
                 debug_assert_eq!(thread, open.posts.len());
                 open.posts.push(post);
