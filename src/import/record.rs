@@ -179,6 +179,15 @@ pub fn extract_base64(slot: &mut Value, frame: &mut FrameRequest, name: &str, me
     }
 }
 
+/// 16 hex digits that tell this value from others: the last part of the key of a frame about what a
+/// later version of the file may say differently.
+pub fn digest(value: &Value) -> String {
+    let hash = onrecord_core::digest::Hash::of(&[value.to_string().as_bytes()]);
+    let mut hex = hash.hex();
+    hex.truncate(16);
+    hex
+}
+
 /// What stands in a record in the place of a payload.
 fn reference(key: &str, name: &str) -> Value {
     object([("$frame", key.into()), ("$payload", name.into())])

@@ -97,7 +97,8 @@ fn check_opening(opening: &Opening) {
             "the server adds {taken}"
         );
     }
-    assert_eq!(opening.session["order"], "transcript");
+    let order = opening.session["order"].as_str().unwrap();
+    assert!(matches!(order, "transcript" | "time"), "{order}");
     check_payloads(&opening.payloads);
 }
 
@@ -219,6 +220,40 @@ pub fn check_nothing_lost(path: &Path, read: &Read) {
         let written: Value = serde_json::from_slice(line).unwrap();
         assert_eq!(record, written, "{key} of {}", path.display());
     }
+}
+
+/// The payload `record` of a frame, with the payloads of its thread put back.
+pub fn record(read: &Read, thread: usize, key: &str) -> Value {
+    let mut payloads = HashMap::new();
+    for frame in &read.frames[thread] {
+        for payload in &frame.payloads {
+            payloads.insert((frame.key.clone(), payload.name.clone()), payload);
+        }
+    }
+    let mut record = payload(frame(read, thread, key), "record");
+    restore(&mut record, &payloads);
+    record
+}
+
+/// The runs of an earlier version of a file are in those of a later one, frame by frame: nothing that
+/// was posted is posted differently. Answers how many frames are new.
+pub fn check_grows(shorter: &Read, longer: &Read) -> usize {
+    let mut known = 0;
+    for (thread, opening) in shorter.openings.iter().enumerate() {
+        let later = longer
+            .openings
+            .iter()
+            .position(|other| other.key == opening.key);
+        let later = later.unwrap_or_else(|| panic!("no run {}", opening.key));
+        let said = |opening: &Opening| format!("{opening:?}");
+        assert_eq!(said(opening), said(&longer.openings[later]));
+        for earlier in &shorter.frames[thread] {
+            let said = |frame: &FrameRequest| format!("{frame:?}");
+            assert_eq!(said(earlier), said(frame(longer, later, &earlier.key)));
+            known += 1;
+        }
+    }
+    longer.frames.iter().map(Vec::len).sum::<usize>() - known
 }
 
 fn leaves(value: &Value, out: &mut HashSet<String>) {
