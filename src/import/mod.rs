@@ -34,6 +34,7 @@ mod gemini;
 mod grok;
 mod inspect;
 mod langfuse;
+mod listed;
 mod mini_swe;
 mod opencode;
 mod openhands;

@@ -9,6 +9,7 @@
 
 mod check;
 mod client;
+mod codex;
 mod fake;
 mod mapping;
 mod posting;
