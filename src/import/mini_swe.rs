@@ -120,8 +120,8 @@ struct Trajectory {
     done: usize,
     total: usize,
     talk: Conversation,
-    /// The ids of the last answer's calls that wait. A call of a function has the model's, others their key.
-    calls: VecDeque<String>,
+    /// The last answer's calls that wait: their ids, where they have one, and keys.
+    calls: VecDeque<(Option<String>, String)>,
 }
 
 impl Parts for Trajectory {
@@ -284,8 +284,8 @@ impl Trajectory {
         if let Some(reason) = response.pointer("/choices/0/finish_reason").and_then(label) {
             answer.put("finish_reason", reason);
         }
-        let usage = response.get("usage").map(labels);
-        if let Some(usage) = usage.filter(|usage| !usage.is_empty()) {
+        let usage = response.get("usage").map(usage).unwrap_or_default();
+        if !usage.is_empty() {
             answer.put("usage", usage);
         }
         if let Some(cost) = message.pointer("/extra/cost").and_then(label) {
@@ -295,11 +295,10 @@ impl Trajectory {
         frames.push(answer);
         for (index, (id, command)) in commands(message).into_iter().enumerate() {
             let call = format!("{key}/call/{}", index + 1);
-            let id = id.unwrap_or_else(|| call.clone());
-            let mut call = self.talk.call(call, Some(&id), Some(&"bash".into()));
+            let mut call = self.talk.call(call, id.as_deref(), Some(&"bash".into()));
             call.link("derived_from", key);
             call.attach(Payload::text("arguments", command));
-            self.calls.push_back(id);
+            self.calls.push_back((id, call.key.clone()));
             frames.push(call);
         }
         (frames, place, "text")
@@ -310,14 +309,21 @@ impl Trajectory {
         let named = ["tool_call_id", "call_id"]
             .into_iter()
             .find_map(|name| message.get(name));
-        let id = match named.and_then(Value::as_str) {
-            Some(id) => {
-                self.calls.retain(|call| call != id);
-                Some(id.to_owned())
-            }
-            None => self.calls.pop_front(),
+        let named = named.and_then(Value::as_str);
+        let place = match named {
+            Some(id) => self
+                .calls
+                .iter()
+                .position(|(call, _)| call.as_deref() == Some(id)),
+            None => Some(0),
         };
-        let (mut frame, _) = self.talk.result(key, id.as_deref());
+        let call = place.and_then(|place| self.calls.remove(place));
+        let (id, call) = call.unzip();
+        let id = named.map(str::to_owned).or(id.flatten());
+        let (mut frame, known) = self.talk.result(key, id.as_deref());
+        if let Some(call) = call.filter(|_| known.is_none()) {
+            frame.link("answers", call).put("name", "bash");
+        }
         let told = message.pointer("/extra/returncode").and_then(Value::as_i64);
         let text = message.get("content").or_else(|| message.get("output"));
         let shown = text.and_then(Value::as_str).and_then(|text| {
@@ -376,6 +382,19 @@ impl Trajectory {
         rest.leave_rest(&mut frame);
         out.frame(frame);
     }
+}
+
+/// What was used, under the names that all formats have.
+fn usage(usage: &Value) -> Map<String, Value> {
+    let named = |(name, count): (String, Value)| {
+        let name = match name.as_str() {
+            "prompt_tokens" => "input_tokens".to_owned(),
+            "completion_tokens" => "output_tokens".to_owned(),
+            _ => name,
+        };
+        (name, count)
+    };
+    labels(usage).into_iter().map(named).collect()
 }
 
 /// The format's word for how mini-swe-agent ended.

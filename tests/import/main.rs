@@ -10,8 +10,11 @@
 mod check;
 mod client;
 mod codex;
+mod copilot;
 mod fake;
 mod mapping;
+mod mini_swe;
+mod odd;
 mod posting;
 #[path = "../shared/mod.rs"]
 mod shared;

@@ -43,7 +43,10 @@ pub(super) fn map(rollout: &mut Rollout, part: &mut Part) -> Option<Vec<FrameReq
     if kind == "user_message" {
         let said = part.text("message").unwrap_or("").to_owned();
         let mut frame = prompt(rollout, part, &said, "message", Source::Event);
-        part.take("images", &mut frame, "images");
+        let images = part.value.get("images").and_then(Value::as_array);
+        if images.is_some_and(|images| !images.is_empty()) {
+            part.take("images", &mut frame, "images");
+        }
         return Some(vec![frame]);
     }
     if kind == "item_completed" {

@@ -50,7 +50,8 @@ const LINES: [&str; 8] = [
 /// Whether the file has lines of a rollout, or the list of items of an old session.
 pub(super) fn fits(sample: &Sample) -> bool {
     let listed = sample.member("items").and_then(Value::as_array);
-    let items = listed.is_some_and(|items| items.first().is_some_and(item::is_item));
+    let first = listed.and_then(|items| items.first());
+    let items = first.is_some_and(|first| !type_of(first).is_empty() && item::is_item(first));
     items || sample.records.iter().any(is_line) || is_bare(&sample.records)
 }
 
@@ -85,13 +86,15 @@ fn is_line(record: &Value) -> bool {
     LINES.contains(&type_of(record)) && record.get("payload").is_some_and(Value::is_object)
 }
 
-/// Whether these are the lines of an old session: a head without type, and items that are not wrapped.
+/// Whether these are lines of an old session: a head without type, then items that are not wrapped.
 fn is_bare(records: &[Value]) -> bool {
-    let mut records = records.iter();
-    records.next().is_some_and(state::is_old_head)
-        && records.all(|record| {
-            item::is_item(record) || record.get("record_type").is_some_and(Value::is_string)
-        })
+    let Some((head, items)) = records.split_first() else {
+        return false;
+    };
+    let item = |record: &Value| {
+        item::is_item(record) || record.get("record_type").is_some_and(Value::is_string)
+    };
+    state::is_old_head(head) && items.iter().any(item)
 }
 
 /// What the first record says about its session.

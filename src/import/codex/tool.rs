@@ -323,9 +323,10 @@ fn changed(
     outcome: &Outcome,
     writer: &str,
 ) -> Vec<FrameRequest> {
-    let Some(Value::Object(mut changes)) = part.value.get_mut("changes").map(Value::take) else {
+    let Some(Value::Object(changes)) = part.value.get_mut("changes") else {
         return Vec::new();
     };
+    let mut changes = std::mem::take(changes);
     if let Some(id) = id.filter(|_| !changes.is_empty()) {
         rollout.tools.patches.remove(id);
     }
