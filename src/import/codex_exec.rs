@@ -3,7 +3,6 @@
 //! Events tell of threads, turns and items. An item is told when it starts, when it changes and when it is
 //! complete. Neither prompts nor times are printed, and no model.
 
-use std::collections::HashSet;
 use std::path::Path;
 
 use serde_json::Value;
@@ -11,6 +10,7 @@ use serde_json::Value;
 use super::conversation::{self, Conversation};
 use super::jsonl::{self, JsonLines, LineMapper};
 use super::listed::{self, RecordMapper};
+use super::recent::Recent;
 use super::record::{Record, extract};
 use super::request::{FrameRequest, Turn, key_part, labels};
 use super::sample::Sample;
@@ -89,7 +89,7 @@ struct Exec {
     talk: Conversation,
     answer: Option<String>,
     /// Items that started and are not complete.
-    started: HashSet<String>,
+    started: Recent<()>,
 }
 
 impl RecordMapper for Exec {
@@ -255,7 +255,9 @@ impl Exec {
         if let Some(answer) = &self.answer {
             frame.link("derived_from", answer.clone());
         }
-        self.started.extend(id);
+        if let Some(id) = id {
+            self.started.insert(id, ());
+        }
         for name in ["command", "arguments", "query", "prompt", "changes"] {
             take(item, name, &mut frame, "arguments", strict);
         }
@@ -272,7 +274,9 @@ impl Exec {
     ) -> Vec<FrameRequest> {
         let id = item.get("id").and_then(Value::as_str).map(str::to_owned);
         let changes = item.get("changes").cloned();
-        let started = id.as_ref().is_some_and(|id| self.started.remove(id));
+        let started = id
+            .as_ref()
+            .is_some_and(|id| self.started.remove(id).is_some());
         let mut frames = Vec::new();
         let mut writer = key.to_owned();
         if !started {

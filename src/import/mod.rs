@@ -38,6 +38,7 @@ mod listed;
 mod mini_swe;
 mod opencode;
 mod openhands;
+mod recent;
 
 pub use format::Format;
 

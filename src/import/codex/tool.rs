@@ -3,8 +3,6 @@
 //! The model's call and the result that it was shown are items. Events tell how a call went in between:
 //! they are observations of the call, or, of a call of which no item tells, its call and result.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-
 use serde_json::Value;
 
 use super::item::take_content;
@@ -13,6 +11,7 @@ use super::patch::{self, Change};
 use super::{Part, Rollout};
 use crate::import::conversation::Call;
 use crate::import::payload::Payload;
+use crate::import::recent::Recent;
 use crate::import::record::extract;
 use crate::import::request::{FrameRequest, label};
 use crate::import::text::is_label;
@@ -24,29 +23,21 @@ const SPAWNING: [&str; 2] = ["spawn_agent", "spawn_agents_on_csv"];
 #[derive(Default)]
 pub(super) struct Tools {
     /// Calls that an event told of, so that its end is their result.
-    pub own: HashSet<String>,
+    own: Recent<()>,
     /// What a call that waits would change.
-    patches: HashMap<String, Vec<Change>>,
+    patches: Recent<Vec<Change>>,
     /// How an event says that a call went whose result was not shown to the model yet.
-    outcomes: HashMap<String, Outcome>,
-    /// The calls that were answered last, with their keys: an event may come after the result.
-    answered: VecDeque<(String, String)>,
+    outcomes: Recent<Outcome>,
+    /// The keys of calls that were answered: an event may come after the result.
+    answered: Recent<String>,
 }
 
 impl Tools {
-    const ANSWERED: usize = 256;
-
     /// Remembers that the call of this key has its result.
     pub fn answered(&mut self, id: Option<String>, key: &str) {
         if let Some(id) = id {
-            self.answered.truncate(Self::ANSWERED - 1);
-            self.answered.push_front((id, key.to_owned()));
+            self.answered.insert(id, key.to_owned());
         }
-    }
-
-    fn answered_key(&self, id: &str) -> Option<&str> {
-        let found = self.answered.iter().find(|(other, _)| other == id);
-        found.map(|(_, key)| key.as_str())
     }
 }
 
@@ -190,7 +181,9 @@ pub(super) fn begins(rollout: &mut Rollout, part: &mut Part, told: Told<'_>) -> 
         return vec![observed(rollout, part, &told, key)];
     }
     let mut frame = told_call(rollout, part, &told);
-    rollout.tools.own.extend(told.id);
+    if let Some(id) = told.id {
+        rollout.tools.own.insert(id, ());
+    }
     take_arguments(part, &mut frame, true);
     vec![frame]
 }
@@ -200,7 +193,9 @@ pub(super) fn begins(rollout: &mut Rollout, part: &mut Part, told: Told<'_>) -> 
 pub(super) fn ends(rollout: &mut Rollout, part: &mut Part, told: Told<'_>) -> Vec<FrameRequest> {
     let outcome = Outcome::of(&part.value);
     let id = told.id.clone();
-    let own = id.as_deref().is_some_and(|id| rollout.tools.own.remove(id));
+    let own = id
+        .as_deref()
+        .is_some_and(|id| rollout.tools.own.remove(id).is_some());
     let known = id
         .as_deref()
         .and_then(|id| known(rollout, id))
@@ -244,7 +239,7 @@ pub(super) fn ends(rollout: &mut Rollout, part: &mut Part, told: Told<'_>) -> Ve
 /// The key of a call that waits, or that was answered a short while ago.
 fn known(rollout: &Rollout, id: &str) -> Option<String> {
     let waiting = rollout.talk.waiting(id).map(|call| call.key.as_str());
-    let key = waiting.or_else(|| rollout.tools.answered_key(id));
+    let key = waiting.or_else(|| rollout.tools.answered.get(id).map(String::as_str));
     key.map(str::to_owned)
 }
 

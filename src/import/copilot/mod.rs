@@ -17,6 +17,7 @@ use super::child::linked;
 use super::conversation::{self, Conversation};
 use super::jsonl::{self, JsonLines, LineMapper};
 use super::payload::Payload;
+use super::recent::Recent;
 use super::record::{Record, extract};
 use super::request::{FrameRequest, Turn, key_part, label};
 use super::sample::Sample;
@@ -131,9 +132,9 @@ struct Thread {
     /// The request that is being answered, by its id: its `model_call` frame.
     request: Option<(String, String)>,
     /// Files that calls which wait would change.
-    changes: HashMap<String, Vec<Change>>,
+    changes: Recent<Vec<Change>>,
     /// Calls that start subagents: the keys of their frames.
-    spawning: HashMap<String, String>,
+    spawning: Recent<String>,
 }
 
 /// What an event tells, being emptied into frames.

@@ -64,7 +64,9 @@ fn call(
             thread.spawning.insert(id.clone(), frame.key.clone());
         }
         let changes = arguments.and_then(|arguments| changes(tool, arguments));
-        thread.changes.extend(changes.map(|changes| (id, changes)));
+        if let Some(changes) = changes {
+            thread.changes.insert(id, changes);
+        }
     }
     frame
 }
