@@ -108,6 +108,24 @@ fn a_prompt_that_stands_twice_opens_one_turn() {
 }
 
 #[test]
+fn what_the_program_writes_as_the_user_opens_no_turn() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("session.jsonl");
+    for text in [
+        "<environment_context>\n",
+        " # AGENTS.md instructions for /x",
+    ] {
+        let item = json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]});
+        let event = json!({"type": "user_message", "message": text});
+        let lines = [("response_item", item), ("event_msg", event)];
+        let lines =
+            lines.map(|(kind, payload)| json!({"type": kind, "payload": payload}).to_string());
+        std::fs::write(&path, lines.join("\n")).unwrap();
+        assert_eq!(kinds(&read(&path).frames[0]), [("context", 2)].into());
+    }
+}
+
+#[test]
 fn answers_are_items_and_events_repeat_them() {
     let read = read(&fixture(ROLLOUT));
     let thinking = frame(&read, 0, "line/8");

@@ -1,9 +1,11 @@
 //! mini-swe-agent.
 
 use onrecord::import::{Format, ImportError, Reader, detect};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::check::{Records, check_files, check_no_string_lost, frame, kinds, link, payload, read};
+use crate::check::{
+    Records, check_files, check_no_string_lost, frame, kinds, link, payload, read, record,
+};
 use crate::odd::{check_items_grow, check_odd_items};
 use crate::shared::shared;
 use crate::{files, fixture};
@@ -73,6 +75,23 @@ fn an_object_says_what_was_run_and_how_it_ended() {
         outcome.body["cost"],
         json!({"instance_cost": 0.02, "api_calls": 2})
     );
+}
+
+#[test]
+fn every_message_comes_back_from_its_frame() {
+    let mut paths = vec![(fixture(LIST), ""), (fixture(OBJECT), "/messages")];
+    if let Some(data) = shared("data/mini-swe-agent") {
+        paths.extend(files(&data, ".json").into_iter().map(|path| (path, "")));
+    }
+    for (path, list) in paths {
+        let read = read(&path);
+        let file: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        let messages = file.pointer(list).unwrap().as_array().unwrap();
+        for (index, message) in messages.iter().enumerate() {
+            let key = format!("message/{}", index + 1);
+            assert_eq!(&record(&read, 0, &key), message, "{key}");
+        }
+    }
 }
 
 #[test]

@@ -142,17 +142,7 @@ fn message(rollout: &mut Rollout, part: &mut Part) -> Option<FrameRequest> {
         }
         "user" => {
             let said = said(&part.value[content]);
-            let start = said.trim_start();
-            let special = NOT_PROMPTS.iter().find(|(mark, _)| start.starts_with(mark));
-            match special {
-                Some((_, class)) => {
-                    let mut frame = context(rollout, class, part);
-                    frame.put("speaker", "program");
-                    take_content(part, content, &mut frame, "text");
-                    frame
-                }
-                None => prompt(rollout, part, &said, content, Source::Item),
-            }
+            prompt(rollout, part, &said, content, Source::Item)
         }
         role @ ("developer" | "system") => {
             let developer = role == "developer";
@@ -174,7 +164,8 @@ fn message(rollout: &mut Rollout, part: &mut Part) -> Option<FrameRequest> {
     Some(frame)
 }
 
-/// A prompt: a turn where it is new, an observation where it was written before.
+/// A message of the user: a turn where it is new, an observation where it was written before, and context
+/// where the program wrote it.
 pub(super) fn prompt(
     rollout: &mut Rollout,
     part: &mut Part,
@@ -182,6 +173,13 @@ pub(super) fn prompt(
     content: &str,
     source: Source,
 ) -> FrameRequest {
+    let start = said.trim_start();
+    if let Some((_, class)) = NOT_PROMPTS.iter().find(|(mark, _)| start.starts_with(mark)) {
+        let mut frame = context(rollout, class, part);
+        frame.put("speaker", "program");
+        take_content(part, content, &mut frame, "text");
+        return frame;
+    }
     let before = rollout.prompts.take(said, source, &part.key);
     let mut frame = match &before {
         None => {

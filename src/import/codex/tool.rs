@@ -246,6 +246,7 @@ fn known(rollout: &Rollout, id: &str) -> Option<String> {
 fn observed(rollout: &Rollout, part: &Part, told: &Told<'_>, call: String) -> FrameRequest {
     let key = part.key.clone();
     let mut frame = rollout.talk.classed("observation", told.class, key);
+    frame.put("tool", told.name.clone());
     if let Some(id) = told.id.as_ref().and_then(|id| label(&id.as_str().into())) {
         frame.put("tool_call_id", id);
     }
