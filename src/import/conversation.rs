@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::payload::Payload;
+use super::recent::Recent;
 use super::request::{FrameRequest, Turn, label, object};
 use super::text::{Written, is_label};
 use super::{Format, MAPPING};
@@ -47,7 +48,7 @@ pub(super) struct Call {
 #[derive(Default)]
 pub(super) struct Conversation {
     turn_open: bool,
-    calls: HashMap<String, Call>,
+    calls: Recent<Call>,
     files: HashMap<String, String>,
     time: Option<Written>,
 }

@@ -35,9 +35,11 @@ mod gemini;
 mod grok;
 mod inspect;
 mod langfuse;
+mod listed;
 mod mini_swe;
 mod opencode;
 mod openhands;
+mod recent;
 mod tree;
 
 pub use format::Format;
