@@ -310,3 +310,56 @@ fn every_shared_trajectory_maps() {
         );
     }
 }
+
+/// The formats of the folders of shared files, the more exact place last. What is not here is of none.
+const FORMATS: &[(&str, &str)] = &[
+    ("agent-sessions/antigravity/", "antigravity"),
+    ("agent-sessions/claude/", "claude-code"),
+    (
+        "agent-sessions/claude/subagent/0a1b2c3d-4e5f-4061-8071-2a3b4c5d6e7f/subagents/agent-a0ad4f44468bdf20d.meta.json",
+        "none",
+    ),
+    ("agent-sessions/codex", "codex"),
+    ("agent-sessions/copilot/", "copilot"),
+    ("agent-sessions/cursor/", "cursor"),
+    ("agent-sessions/droid/", "droid"),
+    ("agent-sessions/gemini/", "gemini-cli"),
+    ("agent-sessions/grok/", "grok"),
+    ("agent-sessions/grok/summary.json", "none"),
+    ("agent-sessions/grok/subagent/summary.json", "none"),
+    ("agent-sessions/opencode/", "opencode"),
+    ("agent-sessions/opencode/storage_v2/migration", "none"),
+    // Parts of a message that say nothing of where they belong.
+    (
+        "agent-sessions/opencode/storage_v2/part/m_assistant_small/002.json",
+        "none",
+    ),
+    (
+        "agent-sessions/opencode/storage_v2/part/m_user_small/",
+        "none",
+    ),
+    ("agentsview/claude/", "claude-code"),
+    ("agentsview/codex/", "codex"),
+    ("claude-code-log/", "claude-code"),
+    ("claude-code-transcripts/", "claude-code"),
+    ("gemini-cli-recordings/", "gemini-cli"),
+    ("inspect-ai/", "inspect"),
+    ("langfuse-framework-traces/", "langfuse"),
+    ("mini-swe-agent/", "mini-swe-agent"),
+    ("openhands/", "openhands"),
+    ("strands-live-spans/codex_exec_json.json", "codex-exec"),
+    ("strands-live-spans/codex_session_rollout.json", "codex"),
+    ("swe-agent/", "swe-agent"),
+];
+
+#[test]
+fn every_shared_file_is_told_or_refused() {
+    let Some(data) = shared("data") else { return };
+    for path in files(&data, "") {
+        let name = path.strip_prefix(&data).unwrap().to_string_lossy();
+        let place = FORMATS.iter().rfind(|(place, _)| name.starts_with(place));
+        let expected = place.map_or("none", |(_, format)| format);
+        let found = detect(&path).map(Format::as_str).unwrap_or("none");
+        assert_eq!(found, expected, "{name}");
+    }
+}
