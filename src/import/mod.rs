@@ -56,7 +56,7 @@ use sample::Sample;
 
 /// Name and version of the mapping, in every `session` frame. It changes when the same file gives
 /// other requests than before, and with nothing else.
-pub const MAPPING: &str = "onrecord-import/1";
+pub const MAPPING: &str = "onrecord-import/2";
 
 /// A file that cannot be imported.
 #[derive(Debug, thiserror::Error)]

@@ -112,14 +112,19 @@ pub struct FrameRequest {
 }
 
 impl FrameRequest {
-    /// A frame without body, payloads or links.
+    /// A frame without payloads or links. Its body is empty, but for an observation: whose it is, the
+    /// transcript's, stands in it (`docs/kinds.md`: `source`).
     pub fn new(kind: &'static str, key: impl Into<String>, turn: Turn) -> Self {
+        let mut body = Map::new();
+        if kind == "observation" {
+            body.insert("source".to_owned(), "transcript".into());
+        }
         Self {
             kind,
             key: key.into(),
             turn,
             occurred_at: None,
-            body: Map::new(),
+            body,
             payloads: Vec::new(),
             links: Vec::new(),
             linked_to: false,

@@ -92,7 +92,7 @@ fn a_list_of_messages_is_a_conversation() {
         Value::Object(read.openings[0].session.clone()),
         json!({
             "session_id": "openai-list",
-            "imported": {"format": "chat", "importer": "onrecord-import/1"},
+            "imported": {"format": "chat", "importer": onrecord::import::MAPPING},
             "order": "transcript",
             "times": "writer",
         })

@@ -66,7 +66,7 @@ fn a_trace_becomes_frames_in_the_order_of_its_times() {
         json!({
             "agent": "garden help",
             "session_id": "trace-7c1",
-            "imported": {"format": "langfuse", "importer": "onrecord-import/1"},
+            "imported": {"format": "langfuse", "importer": onrecord::import::MAPPING},
             "order": "time",
             "times": "writer",
             "agent_version": "1.4.0",
