@@ -18,6 +18,7 @@ pub mod tenant;
 pub mod token;
 pub mod trust;
 pub mod verify;
+pub mod watch;
 
 use crate::client::{Client, ServerArgs};
 use clap::{Parser, Subcommand};
@@ -40,6 +41,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Import transcripts of agents
     Import(WithServer<import::ImportArgs>),
+    /// Follow a folder of transcripts while agents write them
+    Watch(WithServer<watch::WatchArgs>),
     /// List runs, newest first
     Runs(WithServer<runs::RunsArgs>),
     /// Show a run as a timeline
@@ -121,6 +124,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Import(args) => {
             let (args, client) = args.client()?;
             return import::run(args, client).await;
+        }
+        Command::Watch(args) => {
+            let (args, client) = args.client()?;
+            return watch::run(args, client).await;
         }
         Command::Runs(args) => {
             let (args, client) = args.client()?;

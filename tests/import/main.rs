@@ -15,6 +15,7 @@ mod posting;
 #[path = "../shared/mod.rs"]
 mod shared;
 mod torn;
+mod watching;
 
 use std::path::{Path, PathBuf};
 
