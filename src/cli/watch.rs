@@ -31,6 +31,8 @@ use watcher::{Settings, Ticked, Watcher};
 
 /// Between two looks at the files that are being written to.
 const TICK: Duration = Duration::from_millis(250);
+/// How long a request may still take when the watcher is told to stop.
+const GRACE: Duration = Duration::from_secs(10);
 /// The idle time after which a run is sealed, unless told otherwise.
 pub const SEAL_AFTER: Duration = Duration::from_secs(30 * 60);
 
@@ -101,15 +103,21 @@ fn parse_idle(text: &str) -> Result<Idle, String> {
 /// The state file cannot be used, or the standard output is closed.
 pub async fn run(args: WatchArgs, client: Client) -> anyhow::Result<ExitCode> {
     let stop = super::serve::stop_signal()?;
-    tokio::pin!(stop);
+    let (stopping, mut stopped) = tokio::sync::watch::channel(false);
+    tokio::spawn(async move {
+        stop.await;
+        let _ = stopping.send(true);
+    });
+    // The state file has to name the files whatever folder it is started in.
+    let folder = std::path::absolute(&args.folder)?;
     let path = match &args.state {
         Some(path) => path.clone(),
-        None => default_state(&args.folder, client.base())
+        None => default_state(&folder, client.base())
             .context("no --state, and the environment names no home folder")?,
     };
     let state = State::open(&path, client.base())?;
     let settings = Settings {
-        folder: args.folder.clone(),
+        folder,
         format: args.format,
         seal_after: args.seal_after.0,
         from_now: args.from_now,
@@ -121,28 +129,30 @@ pub async fn run(args: WatchArgs, client: Client) -> anyhow::Result<ExitCode> {
     let mut watcher = Watcher::new(client, settings, state, Box::new(tell));
     let (mut most, mut idle) = (0, 0);
     loop {
-        // Finished before anything else is listened to: a batch is never given up half way.
-        let ticked = watcher.tick(now()).await?;
+        let late = async {
+            // The other end is there until it has told.
+            let _ = stopped.wait_for(|stopped| *stopped).await;
+            tokio::time::sleep(GRACE).await;
+        };
+        // A batch is finished first. A server that does not answer is not waited for: what it did not
+        // acknowledge is sent again after a restart.
+        let ticked = tokio::select! {
+            biased;
+            ticked = watcher.tick(now()) => ticked?,
+            () = late => Ticked::default(),
+        };
         show(&bar, ticked, &mut most);
         idle = if ticked.busy == 0 { idle + 1 } else { 0 };
-        // A document is read when it was the same at two looks.
-        if args.once && (idle > 1 || ticked.away) {
-            let failed = ticked.away || watcher.failures > 0;
+        let stop = *stopped.borrow();
+        // A document is read when it was the same at two looks; a seal waits for others at most.
+        let over = ticked.away || idle > if ticked.waiting > 0 { 12 } else { 1 };
+        if stop || (args.once && over) {
             end(&mut watcher, &bar, json, verbose);
+            let failed = args.once && !stop && (ticked.away || watcher.failures > 0);
             return Ok(ExitCode::from(u8::from(failed)));
         }
-        let pause = if ticked.busy > 0 && !ticked.away {
-            Duration::ZERO
-        } else {
-            TICK
-        };
-        tokio::select! {
-            biased;
-            () = &mut stop => {
-                end(&mut watcher, &bar, json, verbose);
-                return Ok(ExitCode::SUCCESS);
-            }
-            () = tokio::time::sleep(pause) => {}
+        if ticked.busy == 0 || ticked.away {
+            let _ = tokio::time::timeout(TICK, stopped.wait_for(|stopped| *stopped)).await;
         }
     }
 }
@@ -198,7 +208,7 @@ fn print(told: &Told, json: bool, verbose: bool) {
     };
 }
 
-/// The user's folder for state, and in it a file for this folder and server.
+/// A file for this folder and server in the user's folder for state.
 fn default_state(folder: &Path, server: &str) -> Option<PathBuf> {
     #[expect(
         clippy::disallowed_methods,
@@ -211,8 +221,8 @@ fn default_state(folder: &Path, server: &str) -> Option<PathBuf> {
     };
     let state =
         variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local/state")))?;
-    let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-    let place = folder.canonicalize().unwrap_or(folder);
+    let place = folder.canonicalize();
+    let place = place.unwrap_or_else(|_| folder.to_owned());
     let name = Hash::of(&[
         place.as_os_str().as_encoded_bytes(),
         b"\0",

@@ -209,3 +209,79 @@ impl<M: LineMapper> Follow for JsonLines<M> {
         self.lines.place().clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Map;
+    use std::io::Write as _;
+
+    /// Gives a frame for each record; `{"end":true}` ends the session.
+    #[derive(Default)]
+    struct Mapper(bool);
+
+    impl LineMapper for Mapper {
+        fn map(&mut self, line: u64, record: Record, out: &mut Sink<'_>) {
+            self.0 = record.value.get("end").is_some();
+            out.frame(FrameRequest::new("observation", key(line), Turn::Run));
+        }
+
+        fn turn(&self) -> Turn {
+            Turn::Run
+        }
+
+        fn end(&mut self, out: &mut Sink<'_>) {
+            out.frame(FrameRequest::new("observation", "end", Turn::Run));
+        }
+
+        fn ended(&self) -> bool {
+            self.0
+        }
+    }
+
+    fn keys(reader: &mut JsonLines<Mapper>) -> Vec<String> {
+        let mut events = Vec::new();
+        while reader.step(&mut events).unwrap() {}
+        let keys = events.into_iter().filter_map(|event| match event {
+            Event::Frame { frame, .. } => Some(frame.key),
+            _ => None,
+        });
+        keys.collect()
+    }
+
+    #[test]
+    fn a_file_that_is_followed_is_read_in_whole_lines_until_its_end() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_owned();
+        let opening = Opening {
+            key: "k".to_owned(),
+            session: Map::new(),
+            payloads: Vec::new(),
+            occurred_at: None,
+        };
+        let mut write = |text: &[u8]| file.write_all(text).unwrap();
+        write(b"{\"a\":1}\n{\"a\":");
+        let mut reader = JsonLines::open(&path, opening, Mapper::default()).unwrap();
+        reader.extend(false).unwrap();
+        assert_eq!(keys(&mut reader), ["line/1"]);
+        assert_eq!((reader.place().offset(), reader.tally.torn), (8, 0));
+        // Nothing more is read before it is told to go on, and then from the beginning of the line.
+        write(b"2}");
+        assert!(keys(&mut reader).is_empty());
+        reader.extend(false).unwrap();
+        assert!(keys(&mut reader).is_empty(), "it may go on");
+        write(b"\n{\"end\":true}\n{\"a\":3}");
+        reader.extend(false).unwrap();
+        assert_eq!(keys(&mut reader), ["line/2", "line/3"]);
+        assert!(reader.ended());
+        let digest = onrecord_core::digest::Hash(reader.place().digest().unwrap());
+        let read = std::fs::read(&path).unwrap();
+        let length = usize::try_from(reader.place().offset()).unwrap();
+        use sha2::Digest as _;
+        assert_eq!(digest.0[..], sha2::Sha256::digest(&read[..length])[..]);
+        // At the end the last line counts as it is.
+        reader.extend(true).unwrap();
+        assert_eq!(keys(&mut reader), ["line/4", "end"]);
+        assert!(!reader.ended(), "a record came after it");
+    }
+}

@@ -117,8 +117,8 @@ async fn a_watcher_and_a_server_that_are_killed_lose_and_double_nothing() {
     let mut run = String::new();
     for round in 0..8 {
         let watch = Watch::start(&server, &files, &state, &["--seal-after", "never"]);
-        let rest = write(&path, written..written + 300, round % 2 == 1);
-        written += 300;
+        let rest = write(&path, written..written + 120, round % 2 == 1);
+        written += 120;
         match round {
             // Sometimes before the first acknowledgement is heard of, sometimes after it.
             0 => {

@@ -268,18 +268,43 @@ async fn children_are_linked_both_ways_and_sealed_before_their_parent() {
     }
     world.audit(&path);
     // Parents are sealed last.
-    let told = world.told.borrow();
-    let sealed: Vec<_> = told
-        .iter()
-        .filter(|told| told.event == What::Sealed)
-        .collect();
-    assert_eq!(sealed.last().unwrap().file.as_deref(), Some(path.as_path()));
-    drop(told);
+    let last = {
+        let told = world.told.borrow();
+        let mut sealed = told.iter().filter(|told| told.event == What::Sealed);
+        sealed.next_back().unwrap().file.clone()
+    };
+    assert_eq!(last.as_ref(), Some(&path));
     // An import of the same files finds everything.
     let before = world.runs();
     let done = crate::posting::reports(&world.client, &[path], false).await;
     assert!(done.iter().all(|report| report.already == report.frames));
     assert_eq!(world.runs().len(), before.len());
+}
+
+#[tokio::test]
+async fn sessions_of_long_ago_are_linked_and_sealed_in_one_go() {
+    for old_style in [true, false] {
+        let mut world = World::new().await;
+        let path = world.path(NAME);
+        append_lines(&path, &lines());
+        let folder = match old_style {
+            true => world.folder.path().to_owned(),
+            false => path.with_extension("").join("subagents"),
+        };
+        fs::create_dir_all(&folder).unwrap();
+        let from = fixture(SESSION).with_extension("").join("subagents");
+        let name = "agent-a51f0e2.jsonl";
+        let text = fs::read_to_string(from.join(name)).unwrap();
+        append(&folder.join(name), &text);
+        let mut watcher = world.watcher();
+        world.rest(&mut watcher).await;
+        let runs = world.runs();
+        assert!(runs.iter().all(|run| run.sealed));
+        let child = runs.iter().find(|run| run.frames[0].0.ends_with("a51f0e2"));
+        sent(child.unwrap(), "spawned-by/line/19/call/1");
+        sent(&runs[0], "subagent/a51f0e2/line/19/call/1");
+        assert_eq!(world.told(What::Notice), 0, "{:?}", world.told.borrow());
+    }
 }
 
 #[tokio::test]

@@ -34,6 +34,9 @@ impl Watcher {
             let there = (run.to_owned(), known.record.opening.clone());
             let untold = link_child(&self.client, follower, &child, there).await?;
             follower.children.swap_remove(place);
+            if let Some(known) = self.entries.get_mut(&child.file) {
+                known.linked = true;
+            }
             for what in untold {
                 (self.tell)(Told::new(What::Notice, what).of(path));
             }

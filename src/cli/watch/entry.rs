@@ -30,6 +30,12 @@ pub struct Entry {
     pub more: bool,
     /// What it was like when it was found to be of no format that is followed.
     pub unknown: Option<Stat>,
+    /// A child that it named has a run now, to which it is not linked yet.
+    pub to_link: bool,
+    /// Its parent's run and its own are linked.
+    pub linked: bool,
+    /// Its seal waits for those of its children, or for the link to its parent.
+    pub seal_waits: bool,
     /// Nothing is to be done about it before.
     pub not_before: Option<SystemTime>,
     /// Why it failed, and how long it waited then.
@@ -47,6 +53,9 @@ impl Entry {
             follower: None,
             more: false,
             unknown: None,
+            to_link: false,
+            linked: false,
+            seal_waits: false,
             not_before: None,
             failed: None,
         }
@@ -95,6 +104,25 @@ impl Entry {
         self.unknown.is_none() && !self.record.skipped
     }
 
+    /// Whether something of it is not read yet, which may name children.
+    pub fn is_unread(&self) -> bool {
+        let there = self.is_followed() && !self.record.gone && self.failed.is_none();
+        there && (self.more || self.stat != self.record.stat)
+    }
+
+    /// Whether its parent waits for its seal.
+    pub fn is_waited_for(&self) -> bool {
+        let there = self.is_followed() && self.failed.is_none();
+        let never = self.record.gone && self.record.run().is_none();
+        there && !never && !self.record.sealed
+    }
+
+    /// Whether a child's file was named whose run is not linked yet.
+    pub fn is_to_link(&self, file: &Path) -> bool {
+        let follower = self.follower.as_ref();
+        follower.is_some_and(|follower| follower.children.iter().any(|child| child.file == file))
+    }
+
     /// Whether the file is written anew as a whole, as far as that is known.
     fn is_document(&self) -> bool {
         match &self.follower {
@@ -125,7 +153,7 @@ impl Entry {
             let worth = looked.size < SMALL || self.still || doubled;
             return looked != self.stat && worth;
         }
-        if self.more {
+        if self.more || self.to_link {
             return true;
         }
         if self.stat != self.record.stat {

@@ -128,7 +128,8 @@ impl Watcher {
             }
             Err(error) => {
                 let failure = Failure::Server(error);
-                if is_away(&failure) {
+                let forbidden = failure.problem().is_some_and(|found| found.status == 403);
+                if is_away(&failure) && !forbidden {
                     self.is_away(&failure, now);
                 } else {
                     // Whoever may write but not read cannot ask.

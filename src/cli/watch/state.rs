@@ -115,6 +115,8 @@ pub struct Found {
     pub records: BTreeMap<PathBuf, Record>,
     /// What is to be told about it.
     pub complaint: Option<String>,
+    /// There was no such file before.
+    pub first: bool,
 }
 
 impl State {
@@ -206,7 +208,12 @@ fn line(lines: &mut Vec<u8>, record: &Record) {
 fn read(path: &Path, server: &str) -> io::Result<Found> {
     let file = match File::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(Found {
+                first: true,
+                ..Found::default()
+            });
+        }
         Err(error) => return Err(error),
     };
     let mut lines = BufReader::new(file).split(b'\n');

@@ -39,6 +39,8 @@ pub struct Settings {
 pub struct Ticked {
     /// Files with something left to do now.
     pub busy: usize,
+    /// Files whose seal waits for those of others.
+    pub waiting: usize,
     /// Whether nothing can be done because the server is away.
     pub away: bool,
 }
@@ -77,7 +79,7 @@ impl Watcher {
         (state, found): (State, Found),
         tell: Box<dyn FnMut(Told)>,
     ) -> Self {
-        let first_scan = found.records.is_empty();
+        let first_scan = found.first;
         let entries = found.records.into_iter();
         let mut watcher = Self {
             client,
@@ -128,6 +130,8 @@ impl Watcher {
         self.save()?;
         self.drop_readers();
         ticked.busy = self.due(now).len();
+        let waiting = self.entries.values().filter(|entry| entry.seal_waits);
+        ticked.waiting = waiting.count();
         ticked.away = self.away.is_some();
         Ok(ticked)
     }
@@ -152,8 +156,8 @@ impl Watcher {
         Some((all, all - new))
     }
 
-    /// The files with something to do, those that are being written to first, and parents before
-    /// children, whose runs point to theirs.
+    /// The files with something to do: those that are being written to first, and children right after
+    /// their parents, whose files are named as the folders of their children.
     fn due(&self, now: SystemTime) -> Vec<PathBuf> {
         let due = self.entries.iter().filter(|(_, entry)| {
             entry.is_due(
@@ -163,7 +167,10 @@ impl Watcher {
             )
         });
         let mut paths: Vec<PathBuf> = due.map(|(path, _)| path.clone()).collect();
-        paths.sort_by_key(|path| (!self.is_live(path, now), is_child_file(path)));
+        paths.sort_by_cached_key(|path| {
+            let child = is_child_file(path);
+            (!self.is_live(path, now), path.with_extension(""), child)
+        });
         paths
     }
 
@@ -208,10 +215,9 @@ impl Watcher {
         }
         for (path, entry) in &mut self.entries {
             if entry.stat.idle(now) < ACTIVE && !entry.record.gone {
-                match Stat::look(path) {
-                    Ok(Some(stat)) => entry.saw(stat),
-                    // The next look at all files tells what became of it.
-                    Ok(None) | Err(_) => {}
+                // Where it is not there, the next look at all files tells what became of it.
+                if let Ok(Some(stat)) = Stat::look(path) {
+                    entry.saw(stat);
                 }
             }
         }

@@ -12,6 +12,7 @@ use super::follower::{Follower, begins_as};
 use super::state::Record;
 use super::told::{Told, What};
 use super::watcher::Watcher;
+use crate::import::child::is_child_file;
 use crate::import::request::{FrameRequest, Link, Turn};
 use crate::import::{Format, ImportError, detect};
 
@@ -40,12 +41,23 @@ impl Watcher {
         self.tell_notices(path, &mut entry);
         let run = entry.record.run().map(str::to_owned);
         if before.run() != run.as_deref() && run.is_some() {
+            let parents = self.entries.values_mut();
+            for parent in parents.filter(|parent| parent.is_to_link(path)) {
+                parent.to_link = true;
+            }
             let format = Told::new(What::Following, entry.record.format.clone());
             (self.tell)(format.of(path).run(run.as_deref()));
         }
+        // The run that new frames went to: the last one of a session that was resumed.
+        let follower = entry.follower.as_ref();
+        let last = follower.and_then(|follower| follower.threads.runs(0).last());
+        let last = last.map(|run| run.run.clone()).or(run);
         if has > had {
             let told = Told::new(What::Appended, "").of(path).frames(has - had);
-            (self.tell)(told.run(run.as_deref()));
+            (self.tell)(told.run(last.as_deref()));
+        }
+        if entry.record.sealed && !before.sealed {
+            (self.tell)(Told::new(What::Sealed, "").of(path).run(last.as_deref()));
         }
         match done {
             Ok(()) => {
@@ -106,6 +118,7 @@ impl Watcher {
             return Ok(());
         }
         entry.record.stat = entry.reading;
+        entry.to_link = false;
         self.link_back(entry).await?;
         self.link_children(path, entry).await?;
         if entry.is_over(now, self.closing_after()) {
@@ -291,19 +304,22 @@ impl Watcher {
     ) -> Result<(), Failure> {
         let run = entry.record.run().map(str::to_owned);
         let over = |other: &Entry| other.is_over(now, self.closing_after());
-        let waited_for = |file: &Path| {
-            let child = self.entries.get(file);
-            child.is_some_and(|child| {
-                child.record.run().is_some() && !child.record.sealed && child.failed.is_none()
-            })
-        };
+        let waited_for = |file: &Path| self.entries.get(file).is_some_and(Entry::is_waited_for);
         let follower = entry.follower.as_ref();
         let waits = follower.is_some_and(|follower| follower.named().any(waited_for));
+        // A sealed run takes no link to its parent's any more.
+        let others = || self.entries.iter();
+        let unlinked = is_child_file(path)
+            && !entry.linked
+            && others().any(|(other, parent)| {
+                parent.is_to_link(path) || (!is_child_file(other) && parent.is_unread())
+            });
         // A copy of the file, or the session's other name.
         let shared = self.entries.values().any(|other| {
             other.record.run().is_some() && other.record.run() == run.as_deref() && !over(other)
         });
-        if waits || shared {
+        entry.seal_waits = waits || unlinked || shared;
+        if entry.seal_waits {
             entry.not_before = Some(now + CHILDREN);
             return Ok(());
         }
@@ -318,7 +334,6 @@ impl Watcher {
             }
         }
         entry.record.sealed = true;
-        (self.tell)(Told::new(What::Sealed, "").of(path).run(run.as_deref()));
         Ok(())
     }
 
