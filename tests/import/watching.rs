@@ -750,10 +750,32 @@ async fn other_files_are_named_once_and_links_are_not_followed() {
     assert_eq!(world.told(What::Ignored), 1);
     assert!(world.runs().is_empty());
     assert_eq!(watcher.counts(), (0, 1));
+    let remembered = fs::read_to_string(world.state_file()).unwrap();
+    assert_eq!(remembered.lines().count(), 1, "nothing is on record of it");
     append(&world.path("notes.txt"), &format!("{}\n", prompt(1)));
     world.rest(&mut watcher).await;
     assert_eq!(world.runs().len(), 1);
     assert!(!world.runs()[0].sealed, "never means never");
+}
+
+#[tokio::test]
+async fn one_format_can_be_asked_for_and_torn_lines_are_told_once() {
+    let mut world = World::new().await;
+    let path = world.path(NAME);
+    let copied = world.path("functions.traj");
+    fs::copy(fixture("swe/functions.traj"), copied).unwrap();
+    append_lines(&path, &lines()[..5]);
+    append(&path, &"{\"torn\":\n".repeat(30));
+    let only = Some(onrecord::import::Format::ClaudeCode);
+    for _ in 0..3 {
+        let mut watcher = world.watcher_with(|settings| settings.format = only);
+        world.settle(&mut watcher).await;
+        assert_eq!(watcher.counts(), (1, 1));
+        append_lines(&path, &[prompt(1)]);
+        world.settle(&mut watcher).await;
+    }
+    assert_eq!(world.told(What::Notice), 20);
+    world.audit(&path);
 }
 
 #[test]

@@ -19,6 +19,9 @@ use crate::import::{Event, Format, ImportError, Notice, Reader};
 /// Bytes at the beginning and before the end of what was read that are compared before reading on.
 const EDGE_BYTES: u64 = 4_096;
 
+/// Lines of complaint about one file.
+const NOTICES: usize = 20;
+
 /// A child that a transcript named.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Child {
@@ -48,6 +51,10 @@ pub struct Follower {
     named: HashSet<Child>,
     /// What is to be told.
     pub notices: Vec<Notice>,
+    /// How many notices there were.
+    noticed: usize,
+    /// Before this offset nothing is told: it was.
+    told_before: u64,
     edges: Option<Hash>,
     /// It was read to its very end, and cannot be read on.
     pub finished: bool,
@@ -90,6 +97,8 @@ impl Follower {
             children: Vec::new(),
             named: HashSet::new(),
             notices: Vec::new(),
+            noticed: 0,
+            told_before: record.offset,
             edges: None,
             finished: false,
         })
@@ -230,6 +239,21 @@ impl Follower {
         self.events.extend(fresh.drain(..));
     }
 
+    fn notice(&mut self, mut notice: Notice) {
+        if notice.offset < self.told_before {
+            return;
+        }
+        self.noticed += 1;
+        if self.noticed == NOTICES {
+            notice
+                .what
+                .push_str("; more such lines of this file are not told");
+        }
+        if self.noticed <= NOTICES {
+            self.notices.push(notice);
+        }
+    }
+
     fn child(&mut self, child: Child) {
         if self.named.insert(child.clone()) {
             self.children.push(child);
@@ -252,7 +276,7 @@ impl Follower {
                     self.threads.frame(client, thread, frame).await?;
                 }
                 Some(Event::Child { agent, file, call }) => self.child(Child { agent, file, call }),
-                Some(Event::Notice(notice)) => self.notices.push(notice),
+                Some(Event::Notice(notice)) => self.notice(notice),
                 Some(Event::Open { .. }) | None => {}
             }
         }

@@ -89,6 +89,11 @@ impl Record {
     pub fn run(&self) -> Option<&str> {
         Some(self.threads.first()?.run.as_str())
     }
+
+    /// Whether it says more than that there is such a file.
+    pub fn says_something(&self) -> bool {
+        !self.threads.is_empty() || self.skipped || self.gone || self.rewritten > 0
+    }
 }
 
 /// The first line of the file.
@@ -174,13 +179,16 @@ impl State {
     pub fn save<'r>(
         &mut self,
         changed: &[&Record],
-        all: impl ExactSizeIterator<Item = &'r Record>,
+        all: impl Iterator<Item = &'r Record> + Clone,
     ) -> Result<(), StateError> {
         let io = |source| StateError::Io {
             path: self.path.clone(),
             source,
         };
-        let count = all.len();
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let count = all.clone().count();
         if self.lines + changed.len() > count + STALE_LINES {
             self.file = replace(&self.path, &self.server, all).map_err(io)?;
             self.lines = count;

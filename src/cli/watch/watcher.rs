@@ -190,17 +190,16 @@ impl Watcher {
     }
 
     fn save(&mut self) -> Result<(), StateError> {
-        if self.changed.is_empty() {
-            return Ok(());
-        }
         let changed = std::mem::take(&mut self.changed);
         let forgotten = std::mem::take(&mut self.forgotten);
         let changed = changed.iter().filter_map(|path| self.entries.get(path));
         let changed: Vec<&Record> = forgotten
             .iter()
             .chain(changed.map(|entry| &entry.record))
+            .filter(|record| record.says_something())
             .collect();
         let all = self.entries.values().map(|entry| &entry.record);
+        let all = all.filter(|record| record.says_something());
         self.state.save(&changed, all)
     }
 

@@ -193,23 +193,22 @@ impl Watcher {
         }
         entry.follower = None;
         let known = Format::from_str(&entry.record.format, false).ok();
-        let format = match known.or(self.settings.format) {
-            Some(format) => format,
-            None => match detect(path) {
-                Ok(Format::Chat) => {
-                    return Ok(self.unknown(
-                        path,
-                        entry,
-                        "a plain chat: `--format chat` follows it",
-                    ));
-                }
-                Ok(format) => format,
-                Err(ImportError::UnknownFormat { .. }) => {
-                    return Ok(self.unknown(path, entry, "it is none of the known formats so far"));
-                }
-                Err(error) => return Err(error.into()),
-            },
+        let format = match known.map_or_else(|| detect(path), Ok) {
+            Ok(format) if self.settings.format.is_none_or(|only| only == format) => format,
+            Ok(format) => {
+                let why = format!("it is of the format {}", format.as_str());
+                return Ok(self.unknown(path, entry, &why));
+            }
+            Err(ImportError::UnknownFormat { .. }) => {
+                let why = "it is none of the known formats so far";
+                return Ok(self.unknown(path, entry, why));
+            }
+            Err(error) => return Err(error.into()),
         };
+        if format == Format::Chat && self.settings.format.is_none() {
+            let why = "a plain chat: `--format chat` follows it";
+            return Ok(self.unknown(path, entry, why));
+        }
         match Follower::open(path, entry.stat, Some(format), &entry.record) {
             Ok(follower) => entry.follower = Some(follower),
             Err(error @ ImportError::NotThisFormat { .. }) if known.is_none() => {
@@ -325,6 +324,13 @@ impl Watcher {
         }
         match &entry.follower {
             Some(follower) => {
+                for child in &follower.children {
+                    let what = format!(
+                        "{} is not followed, so that its run is not linked",
+                        child.file.display()
+                    );
+                    (self.tell)(Told::new(What::Notice, what).of(path));
+                }
                 follower.threads.seal(&self.client).await?;
             }
             None => {
