@@ -27,7 +27,7 @@ use crate::client::Client;
 use crate::import::Format;
 use state::State;
 use told::{Told, What};
-use watcher::{Settings, Ticked, Watcher};
+use watcher::{SCAN, Settings, Ticked, Watcher};
 
 /// Between two looks at the files that are being written to.
 const TICK: Duration = Duration::from_millis(250);
@@ -152,7 +152,8 @@ pub async fn run(args: WatchArgs, client: Client) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(u8::from(failed)));
         }
         if ticked.busy == 0 || ticked.away {
-            let _ = tokio::time::timeout(TICK, stopped.wait_for(|stopped| *stopped)).await;
+            let pause = if ticked.live || args.once { TICK } else { SCAN };
+            let _ = tokio::time::timeout(pause, stopped.wait_for(|stopped| *stopped)).await;
         }
     }
 }

@@ -736,6 +736,32 @@ async fn what_is_there_can_be_left_alone_until_it_is_written_to() {
 }
 
 #[tokio::test]
+async fn a_folder_that_is_not_there_is_waited_for_and_nothing_in_it_is_gone() {
+    let mut world = World::new().await;
+    let sub = world.path("sub");
+    let change = |settings: &mut Settings| {
+        settings.folder = sub.clone();
+        settings.from_now = true;
+    };
+    let mut watcher = world.watcher_with(change);
+    world.settle(&mut watcher).await;
+    assert_eq!(world.told(What::Failed), 1);
+    fs::create_dir(&sub).unwrap();
+    append_lines(&sub.join(NAME), &lines());
+    world.settle(&mut watcher).await;
+    world.audit(&sub.join(NAME));
+    // Such as a file system that is not mounted for a while.
+    fs::rename(&sub, world.path("other")).unwrap();
+    world.settle(&mut watcher).await;
+    assert_eq!(world.told(What::Gone), 0);
+    fs::rename(world.path("other"), &sub).unwrap();
+    append_lines(&sub.join(NAME), &[prompt(1)]);
+    world.settle(&mut watcher).await;
+    world.audit(&sub.join(NAME));
+    assert_eq!((world.told(What::Failed), world.runs().len()), (2, 2));
+}
+
+#[tokio::test]
 async fn other_files_are_named_once_and_links_are_not_followed() {
     let mut world = World::new().await;
     let elsewhere = tempfile::tempdir().unwrap();

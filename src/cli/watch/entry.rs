@@ -24,6 +24,8 @@ pub struct Entry {
     pub reading: Stat,
     /// Whether it was the same at the last two looks.
     pub still: bool,
+    /// Whether the last look at all files did not find it.
+    pub missing: bool,
     /// Its reader and its runs, while they are in memory.
     pub follower: Option<Follower>,
     /// Whether there is more to read than one slice.
@@ -50,6 +52,7 @@ impl Entry {
             reading: record.stat,
             record,
             still: false,
+            missing: false,
             follower: None,
             more: false,
             unknown: None,
@@ -79,6 +82,7 @@ impl Entry {
     pub fn saw(&mut self, stat: Stat) {
         self.still = self.stat == stat;
         self.stat = stat;
+        self.missing = false;
     }
 
     /// Whether a new name with the same inode is this file's.

@@ -4,7 +4,7 @@
 //! work: without it everything is posted again, and answered as being there already. So a line that is
 //! older than the truth is harmless, and one that cannot be read is left out.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -117,7 +117,7 @@ pub struct State {
 #[derive(Default)]
 pub struct Found {
     /// The files that it knows.
-    pub records: BTreeMap<PathBuf, Record>,
+    pub records: HashMap<PathBuf, Record>,
     /// What is to be told about it.
     pub complaint: Option<String>,
     /// There was no such file before.

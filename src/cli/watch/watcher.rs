@@ -1,6 +1,6 @@
 //! All files of a folder, a look and a step at a time: nothing here waits or reads a clock.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,7 +13,9 @@ use crate::import::Format;
 use crate::import::child::is_child_file;
 
 /// Between two looks at all files.
-const SCAN: Duration = Duration::from_secs(1);
+pub(super) const SCAN: Duration = Duration::from_millis(750);
+/// A look at all files may take one part in so many of the time.
+const SCAN_SHARE: u32 = 30;
 /// A file that was written to within this time is looked at in each tick.
 const ACTIVE: Duration = Duration::from_secs(60);
 /// The longest that a tick reads files that nobody is writing to.
@@ -41,6 +43,8 @@ pub struct Ticked {
     pub busy: usize,
     /// Files whose seal waits for those of others.
     pub waiting: usize,
+    /// Whether files are being written to, which are looked at in each tick.
+    pub live: bool,
     /// Whether nothing can be done because the server is away.
     pub away: bool,
 }
@@ -49,19 +53,20 @@ pub struct Ticked {
 pub struct Watcher {
     pub(super) client: Client,
     pub(super) settings: Settings,
-    pub(super) entries: BTreeMap<PathBuf, Entry>,
+    pub(super) entries: HashMap<PathBuf, Entry>,
     state: State,
     changed: BTreeSet<PathBuf>,
     /// Records of names that files do not have any more.
     forgotten: Vec<Record>,
     pub(super) tell: Box<dyn FnMut(Told)>,
     scanned: Option<SystemTime>,
+    scan_pause: Duration,
     first_scan: bool,
     faults: BTreeSet<PathBuf>,
     pub(super) away: Option<Away>,
     /// Whether the server has to be asked if it has the runs of the state file.
     pub(super) unsure: bool,
-    /// Files that could not be followed since the start.
+    /// Files and folders that could not be followed since the start.
     pub failures: usize,
 }
 
@@ -92,6 +97,7 @@ impl Watcher {
             forgotten: Vec::new(),
             tell,
             scanned: None,
+            scan_pause: SCAN,
             first_scan,
             faults: BTreeSet::new(),
             away: None,
@@ -132,6 +138,8 @@ impl Watcher {
         ticked.busy = self.due(now).len();
         let waiting = self.entries.values().filter(|entry| entry.seal_waits);
         ticked.waiting = waiting.count();
+        let mut entries = self.entries.values();
+        ticked.live = entries.any(|entry| entry.stat.idle(now) < ACTIVE);
         ticked.away = self.away.is_some();
         Ok(ticked)
     }
@@ -206,10 +214,13 @@ impl Watcher {
     /// Looks at all files, or at those that are active.
     fn look(&mut self, now: SystemTime) {
         let age = self.scanned.map(|then| now.duration_since(then));
-        if age.is_none_or(|age| age.unwrap_or(SCAN) >= SCAN) {
+        // A clock that was set back does not stop it.
+        if age.is_none_or(|age| age.is_err() || age.is_ok_and(|age| age >= self.scan_pause)) {
             self.scanned = Some(now);
+            let started = Instant::now();
             let found = scan(&self.settings.folder);
             self.found(found);
+            self.scan_pause = SCAN.max(started.elapsed() * SCAN_SHARE);
             return;
         }
         for (path, entry) in &mut self.entries {
@@ -223,10 +234,10 @@ impl Watcher {
     }
 
     fn found(&mut self, scan: Scan) {
-        let complete = scan.faults.is_empty();
         let mut faults = BTreeSet::new();
         for (path, error) in scan.faults {
             if !self.faults.contains(&path) {
+                self.failures += 1;
                 let told = Told::new(What::Failed, error.to_string());
                 (self.tell)(told.of(&path));
             }
@@ -234,7 +245,9 @@ impl Watcher {
         }
         self.faults = faults;
         let mut fresh = Vec::new();
-        let mut seen = BTreeSet::new();
+        for entry in self.entries.values_mut() {
+            entry.missing = true;
+        }
         for (path, stat) in scan.files {
             match self.entries.get_mut(&path) {
                 Some(entry) if entry.record.gone => {
@@ -246,16 +259,16 @@ impl Watcher {
                     self.changed.insert(path.clone());
                 }
                 Some(entry) => entry.saw(stat),
-                None => fresh.push((path.clone(), stat)),
+                None => fresh.push((path, stat)),
             }
-            seen.insert(path);
         }
         // What could not be looked at is not known to be gone.
         let missing: Vec<PathBuf> = self
             .entries
             .iter()
-            .filter(|(path, entry)| complete && !entry.record.gone && !seen.contains(*path))
+            .filter(|(_, entry)| entry.missing && !entry.record.gone)
             .map(|(path, _)| path.clone())
+            .filter(|path| !self.faults.iter().any(|fault| path.starts_with(fault)))
             .collect();
         let mut renamed: HashMap<(u64, u64), PathBuf> = HashMap::new();
         for path in missing {
@@ -270,7 +283,7 @@ impl Watcher {
         for path in renamed.into_values() {
             self.left(&path);
         }
-        self.first_scan &= !complete;
+        self.first_scan = false;
     }
 
     /// A file that was not there under this name.
