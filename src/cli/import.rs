@@ -1,6 +1,7 @@
 //! `onrecord import`: transcripts of agents, posted over the API like any agent's own frames.
 
-mod post;
+pub(super) mod post;
+pub(super) mod threads;
 mod walk;
 
 use std::io::Write as _;

@@ -22,6 +22,7 @@ mod timeline;
 pub mod token;
 pub mod trust;
 pub mod verify;
+pub mod watch;
 mod which_run;
 
 use crate::client::{Client, ServerArgs};
@@ -70,6 +71,8 @@ enum Command {
     Import(WithServer<import::ImportArgs>),
     /// Record a gate's verdict: of a report, or of a command that it runs
     Gate(WithServer<gate::GateArgs>),
+    /// Follow a folder of transcripts while agents write them
+    Watch(WithServer<watch::WatchArgs>),
     /// List runs, newest first
     Runs(WithServer<runs::RunsArgs>),
     /// Show a run as a timeline
@@ -176,6 +179,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Gate(args) => {
             let (args, client) = args.client()?;
             return gate::run(args, client).await;
+        }
+        Command::Watch(args) => {
+            let (args, client) = args.client()?;
+            return watch::run(args, client).await;
         }
         Command::Runs(args) => {
             let (args, client) = args.client()?;

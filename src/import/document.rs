@@ -15,6 +15,11 @@ pub(super) trait Parts: Send {
 
     /// How many parts are done, and how many there are in all.
     fn progress(&self) -> (usize, usize);
+
+    /// Whether a part said that the session has ended.
+    fn ended(&self) -> bool {
+        false
+    }
 }
 
 /// Reads the one JSON object of a file.
@@ -100,5 +105,8 @@ impl<P: Parts> Transcript for Document<P> {
             total => self.length.saturating_mul(done as u64) / total,
         };
         (done, self.length)
+    }
+    fn ended(&self) -> bool {
+        self.parts.ended()
     }
 }

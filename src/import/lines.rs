@@ -2,6 +2,8 @@
 
 use std::io::{self, BufRead};
 
+use sha2::{Digest as _, Sha256};
+
 /// Bytes of a line that are held at once. A longer line comes in pieces of this size and is never
 /// read as JSON.
 pub const LINE_BYTES: usize = 64 * 1024 * 1024;
@@ -21,39 +23,78 @@ pub struct Line {
     pub ended: bool,
 }
 
-/// Reads lines one after the other.
-pub struct Lines<R> {
-    reader: R,
+/// A place between two lines, or two pieces of one, from where a file can be read on.
+#[derive(Clone, Debug)]
+pub struct Place {
     number: u64,
     offset: u64,
     piece: u32,
+    digest: Option<Sha256>,
+}
+
+impl Place {
+    /// The beginning of a file. With `digested` everything that is read is digested too.
+    pub fn start(digested: bool) -> Self {
+        Self {
+            number: 1,
+            offset: 0,
+            piece: 0,
+            digest: digested.then(Sha256::new),
+        }
+    }
+
+    /// Bytes before the place.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// SHA-256 of the bytes before the place, if they were digested.
+    pub fn digest(&self) -> Option<[u8; 32]> {
+        let digest = self.digest.clone()?;
+        Some(digest.finalize().into())
+    }
+}
+
+/// Reads lines one after the other.
+pub struct Lines<R> {
+    reader: R,
+    place: Place,
     limit: usize,
 }
 
 impl<R: BufRead> Lines<R> {
     /// Starts at the beginning of a file.
     pub fn new(reader: R) -> Self {
-        Self::with_limit(reader, LINE_BYTES)
+        Self::at(Place::start(false), reader)
     }
 
-    fn with_limit(reader: R, limit: usize) -> Self {
+    /// Goes on at a place; the reader's next byte is the one there.
+    pub fn at(place: Place, reader: R) -> Self {
         Self {
             reader,
-            number: 1,
-            offset: 0,
-            piece: 0,
-            limit,
+            place,
+            limit: LINE_BYTES,
         }
     }
 
-    /// Bytes read so far.
-    pub fn position(&self) -> u64 {
-        self.offset
+    /// Where the next line begins.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// What the lines are read from.
+    pub fn reader(&self) -> &R {
+        &self.reader
+    }
+
+    /// Whether more of this line or piece may follow, where the file goes on.
+    pub fn is_cut(&self, line: &Line) -> bool {
+        !line.ended && line.bytes.len() < self.limit
     }
 
     /// The next line or piece; `None` at the end. Empty lines come too.
     pub fn read(&mut self) -> io::Result<Option<Line>> {
-        let offset = self.offset;
+        let offset = self.place.offset;
         let mut bytes = Vec::new();
         let mut ended = false;
         while !ended && bytes.len() < self.limit {
@@ -69,21 +110,25 @@ impl<R: BufRead> Lines<R> {
             bytes.extend_from_slice(&available[..taken]);
             ended = feed.is_some();
             let used = taken + usize::from(ended);
+            if let Some(digest) = &mut self.place.digest {
+                digest.update(&available[..used]);
+            }
             self.reader.consume(used);
-            self.offset += used as u64;
+            self.place.offset += used as u64;
         }
         if bytes.is_empty() && !ended {
             return Ok(None);
         }
-        let over_long = self.piece > 0 || (!ended && bytes.len() == self.limit);
-        let number = self.number;
+        let place = &mut self.place;
+        let over_long = place.piece > 0 || (!ended && bytes.len() == self.limit);
+        let number = place.number;
         if over_long {
-            self.piece += 1;
+            place.piece += 1;
         }
-        let piece = over_long.then_some(self.piece);
+        let piece = over_long.then_some(place.piece);
         if ended {
-            self.number += 1;
-            self.piece = 0;
+            place.number += 1;
+            place.piece = 0;
             if bytes.last() == Some(&b'\r') && piece.is_none() {
                 bytes.pop();
             }
@@ -108,13 +153,42 @@ mod tests {
     fn read(text: &[u8], limit: usize) -> Vec<Read> {
         // A buffer of three bytes puts every line across several reads.
         let reader = BufReader::with_capacity(3, Cursor::new(text.to_vec()));
-        let mut lines = Lines::with_limit(reader, limit);
+        let mut lines = Lines {
+            limit,
+            ..Lines::new(reader)
+        };
         let mut all = Vec::new();
         while let Some(line) = lines.read().unwrap() {
             all.push((line.number, line.offset, line.bytes, line.piece, line.ended));
         }
-        assert_eq!(lines.position(), text.len() as u64);
+        assert_eq!(lines.place().offset(), text.len() as u64);
         all
+    }
+
+    #[test]
+    fn a_place_is_enough_to_read_on() {
+        let text = b"one\ntwo\nabcdefgh";
+        let of = |place: Place| Lines {
+            limit: 4,
+            ..Lines::at(place.clone(), &text[place.offset() as usize..])
+        };
+        let mut place = Place::start(true);
+        let mut all = Vec::new();
+        while let Some(line) = { of(place.clone()).read().unwrap() } {
+            let mut lines = of(place);
+            lines.read().unwrap();
+            all.push((line.number, line.piece, lines.is_cut(&line)));
+            place = lines.place().clone();
+            let digest: [u8; 32] = Sha256::digest(&text[..place.offset() as usize]).into();
+            assert_eq!(place.digest(), Some(digest));
+        }
+        let expected = [
+            (1, None, false),
+            (2, None, false),
+            (3, Some(1), false),
+            (3, Some(2), false),
+        ];
+        assert_eq!(all, expected);
     }
 
     #[test]

@@ -173,6 +173,34 @@ pub trait Transcript: Send {
 
     /// How far the reading is: records' bytes done, and bytes in all.
     fn progress(&self) -> (u64, u64);
+
+    /// The transcript as one that can be read on when its file has grown. `None` where the file is
+    /// written anew as a whole, so that it has to be opened anew.
+    fn follow(&mut self) -> Option<&mut dyn Follow> {
+        None
+    }
+
+    /// Whether the transcript says, as far as it was read, that its session has ended.
+    fn ended(&self) -> bool {
+        false
+    }
+}
+
+/// A transcript to whose file its agent only appends.
+pub trait Follow {
+    /// Lets [`Transcript::step`] go on, up to the length that the file has now. A last line without a
+    /// line feed is left for later, unless the reading is to come `to_the_end`: then it is read as an
+    /// import reads it, and nothing may be read after it.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    fn extend(&mut self, to_the_end: bool) -> Result<(), ImportError>;
+
+    /// Adds an event for each file of a child beside this one that no record has named so far.
+    fn beside(&mut self, events: &mut Vec<Event>);
+
+    /// Where the next line begins, with the digest of what is before it.
+    fn place(&self) -> lines::Place;
 }
 
 /// Reads one file of any format.
@@ -221,6 +249,16 @@ impl Reader {
     /// See [`Transcript::progress`].
     pub fn progress(&self) -> (u64, u64) {
         self.transcript.progress()
+    }
+
+    /// See [`Transcript::follow`].
+    pub fn follow(&mut self) -> Option<&mut dyn Follow> {
+        self.transcript.follow()
+    }
+
+    /// See [`Transcript::ended`].
+    pub fn ended(&self) -> bool {
+        self.transcript.ended()
     }
 }
 

@@ -8,3 +8,4 @@ mod kill;
 mod load;
 mod process;
 mod stop;
+mod watch;

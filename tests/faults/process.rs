@@ -61,8 +61,13 @@ impl Drop for Process {
 impl Process {
     /// Starts a server and returns when it says where it is.
     pub fn start(data_dir: &DataDir, arguments: &[&str]) -> Self {
+        Self::start_at(data_dir, "127.0.0.1:0", arguments)
+    }
+
+    /// As [`Process::start`], at an address that is known before.
+    pub fn start_at(data_dir: &DataDir, address: &str, arguments: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_onrecord"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
+            .args(["serve", "--listen", address, "--data-dir"])
             .arg(data_dir.path())
             .args(arguments)
             .env_remove("DATABASE_URL")

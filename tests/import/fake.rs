@@ -1,7 +1,7 @@
 //! A small server with the rules of the API that an import relies on, in memory.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once};
 
 use axum::Router;
@@ -13,6 +13,7 @@ use axum::routing::{get, post};
 use onrecord::client::{Client, ServerArgs};
 use onrecord_core::digest::leaf_hash;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 /// A run of the fake.
 #[derive(Clone, Default)]
@@ -31,6 +32,33 @@ pub struct Fake {
     /// How many requests are still to be answered with 503.
     pub refusals: AtomicU64,
     pub requests: AtomicU64,
+    /// After so many requests the next one gets no answer, as if the asker were killed; 0 for never.
+    pub stall_after: AtomicU64,
+    /// Whether that one is carried out all the same.
+    pub stall_done: AtomicBool,
+    /// Told when a request gets no answer.
+    pub stalled: Notify,
+    /// Whether everything is answered with 503.
+    pub away: AtomicBool,
+}
+
+impl Fake {
+    /// Counts a request; whether it is the one that gets no answer.
+    fn counts(&self) -> bool {
+        let count = self.requests.fetch_add(1, Ordering::SeqCst) + 1;
+        let last = self.stall_after.load(Ordering::SeqCst);
+        last > 0 && count > last
+    }
+
+    async fn stall(&self) -> Response {
+        self.stalled.notify_one();
+        std::future::pending().await
+    }
+}
+
+fn unavailable() -> Response {
+    let after = [(header::RETRY_AFTER, "0")];
+    (StatusCode::SERVICE_UNAVAILABLE, after).into_response()
 }
 
 type Shared = State<Arc<Fake>>;
@@ -110,15 +138,22 @@ fn add(run: &mut Run, key: &str, sent: &str) -> Result<(u16, Value), (u16, &'sta
 }
 
 async fn open(State(fake): Shared, body: Bytes) -> Response {
-    fake.requests.fetch_add(1, Ordering::SeqCst);
-    if take(&fake.refusals) {
-        return (
-            StatusCode::SERVICE_UNAVAILABLE,
-            [(header::RETRY_AFTER, "0")],
-        )
-            .into_response();
+    let stalls = fake.counts();
+    if take(&fake.refusals) || fake.away.load(Ordering::SeqCst) {
+        return unavailable();
     }
-    let request: Value = serde_json::from_slice(&body).unwrap();
+    if stalls && !fake.stall_done.load(Ordering::SeqCst) {
+        return fake.stall().await;
+    }
+    let answer = open_now(&fake, &body);
+    if stalls {
+        return fake.stall().await;
+    }
+    answer
+}
+
+fn open_now(fake: &Fake, body: &Bytes) -> Response {
+    let request: Value = serde_json::from_slice(body).unwrap();
     let key = request["key"].as_str().unwrap();
     let mut runs = fake.runs.lock().unwrap();
     let known = runs.iter().position(|run| run.frames[0].0 == key);
@@ -130,7 +165,7 @@ async fn open(State(fake): Shared, body: Bytes) -> Response {
         });
         runs.len() - 1
     });
-    match add(&mut runs[index], key, &String::from_utf8_lossy(&body)) {
+    match add(&mut runs[index], key, &String::from_utf8_lossy(body)) {
         Ok((status, receipt)) => {
             (StatusCode::from_u16(status).unwrap(), receipt.to_string()).into_response()
         }
@@ -143,7 +178,22 @@ async fn open(State(fake): Shared, body: Bytes) -> Response {
 }
 
 async fn append(State(fake): Shared, Path(id): Path<String>, body: Bytes) -> Response {
-    fake.requests.fetch_add(1, Ordering::SeqCst);
+    let stalls = fake.counts();
+    if fake.away.load(Ordering::SeqCst) {
+        return unavailable();
+    }
+    if stalls && !fake.stall_done.load(Ordering::SeqCst) {
+        return fake.stall().await;
+    }
+    let answer = append_now(&fake, &id, &body);
+    if stalls {
+        return fake.stall().await;
+    }
+    answer
+}
+
+/// Each line has a fate of its own, as with the real server.
+fn append_now(fake: &Fake, id: &str, body: &Bytes) -> Response {
     let mut runs = fake.runs.lock().unwrap();
     let hashes: HashMap<String, String> = runs
         .iter()
@@ -154,11 +204,13 @@ async fn append(State(fake): Shared, Path(id): Path<String>, body: Bytes) -> Res
         })
         .collect();
     let Some(run) = runs.iter_mut().find(|run| run.id == id) else {
-        return problem(StatusCode::NOT_FOUND, "no_run", "There is no such run.");
+        return no_run();
     };
     let (mut lines, mut done, mut failed) = (Vec::new(), 0, 0);
     for sent in String::from_utf8(body.to_vec()).unwrap().lines() {
         let frame: Value = serde_json::from_str(sent).unwrap();
+        let key = frame["key"].as_str().unwrap();
+        let new = !run.sealed && run.frames.iter().all(|frame| frame.0 != key);
         for link in frame["links"].as_array().into_iter().flatten() {
             let known = match link.get("key") {
                 Some(key) => run.frames.iter().any(|frame| *key == *frame.0),
@@ -166,14 +218,9 @@ async fn append(State(fake): Shared, Path(id): Path<String>, body: Bytes) -> Res
                     .get(link["hash"].as_str().unwrap())
                     .is_some_and(|run| link["run"] == **run),
             };
-            assert!(known, "{link} points to no frame");
+            assert!(known || !new, "{link} points to no frame");
         }
-        let answer = if failed > 0 {
-            Err((424, "not_attempted"))
-        } else {
-            add(run, frame["key"].as_str().unwrap(), sent)
-        };
-        lines.push(match answer {
+        lines.push(match add(run, key, sent) {
             Ok((_, receipt)) => {
                 done += 1;
                 receipt
@@ -205,6 +252,9 @@ async fn stopped() -> String {
 }
 
 async fn seal(State(fake): Shared, Path(id): Path<String>) -> Response {
+    if fake.away.load(Ordering::SeqCst) {
+        return unavailable();
+    }
     let mut runs = fake.runs.lock().unwrap();
     let run = runs.iter_mut().find(|run| run.id == id).unwrap();
     if run.sealed {
@@ -217,9 +267,23 @@ async fn seal(State(fake): Shared, Path(id): Path<String>) -> Response {
 }
 
 async fn show(State(fake): Shared, Path(id): Path<String>) -> Response {
+    if fake.away.load(Ordering::SeqCst) {
+        return unavailable();
+    }
     let runs = fake.runs.lock().unwrap();
-    let run = runs.iter().find(|run| run.id == id).unwrap();
-    json!({"run": id, "size": run.frames.len(), "sealed": run.sealed})
+    let Some(run) = runs.iter().find(|run| run.id == id) else {
+        return no_run();
+    };
+    let head = &run.frames.last().unwrap().2;
+    json!({"run": id, "size": run.frames.len(), "sealed": run.sealed, "head": head})
         .to_string()
         .into_response()
+}
+
+fn no_run() -> Response {
+    problem(
+        StatusCode::NOT_FOUND,
+        "run_not_found",
+        "There is no such run.",
+    )
 }

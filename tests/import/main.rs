@@ -32,6 +32,7 @@ mod restore;
 mod shared;
 mod steady;
 mod torn;
+mod watching;
 
 use std::path::{Path, PathBuf};
 

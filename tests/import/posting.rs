@@ -27,7 +27,7 @@ async fn run(client: &Client, args: &ImportArgs) -> Vec<Done> {
     done
 }
 
-async fn reports(client: &Client, files: &[PathBuf], seal: bool) -> Vec<Report> {
+pub async fn reports(client: &Client, files: &[PathBuf], seal: bool) -> Vec<Report> {
     let done = run(client, &args(files, seal)).await;
     done.into_iter().map(Result::unwrap).collect()
 }

@@ -3,12 +3,13 @@
 
 use std::collections::HashMap;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::client::{Client, ClientError, Problem};
 use crate::import::payload::Payload;
-use crate::import::request::{FrameRequest, IMPORTER, Importer};
+use crate::import::request::{FrameRequest, IMPORTER, Importer, Link};
 use crate::import::{ImportError, Opening};
 
 /// Frames of a batch.
@@ -55,10 +56,38 @@ pub enum Failure {
     },
 }
 
+impl Failure {
+    /// The problem, where the server refused.
+    pub fn problem(&self) -> Option<&Problem> {
+        match self {
+            Self::Refused { problem, .. } | Self::Server(ClientError::Problem(problem)) => {
+                Some(problem)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the run that was written to takes nothing more.
+    pub fn is_closed(&self) -> bool {
+        self.problem().is_some_and(closed)
+    }
+
+    /// Whether something else is on record under the same key.
+    pub fn is_conflict(&self) -> bool {
+        self.problem()
+            .is_some_and(|problem| problem.status == 409 && !closed(problem))
+    }
+}
+
+/// Whether a problem means that the run takes nothing more.
+fn closed(problem: &Problem) -> bool {
+    matches!(problem.code.as_str(), "run_sealed" | "run_ended")
+}
+
 /// What an import means by a refusal of the API.
 fn hint(problem: &Problem) -> &'static str {
-    if problem.code.contains("sealed") {
-        "the file has grown since its run was sealed, and a sealed run takes nothing more: "
+    if closed(problem) {
+        "the file has grown since its run was sealed, and a sealed run takes nothing more (`onrecord watch` opens another one for the rest): "
     } else if problem.status == 409 {
         "the file is not what it was when it was imported before, or another file has the same session id (give this one another with --session): "
     } else {
@@ -82,12 +111,17 @@ struct OpenRequest<'a> {
     occurred_at: Option<&'a str>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     payloads: &'a [Payload],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    links: &'a [Link],
 }
 
-/// A frame that waits for its answer.
-struct Waiting {
-    key: String,
-    linked_to: bool,
+/// Whose receipts are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Those of frames that other threads link to.
+    LinkedTo,
+    /// Those of all frames: the thread goes on in another run, from where they are linked to.
+    All,
 }
 
 /// A run that is being written.
@@ -104,20 +138,28 @@ pub struct RunPost {
     pub payloads: u64,
     /// Their bytes.
     pub payload_bytes: u64,
-    batch: Vec<u8>,
-    waiting: Vec<Waiting>,
+    /// Frames that wait to be sent, or to be sent again: those that were not acknowledged.
+    waiting: Vec<FrameRequest>,
+    waiting_bytes: usize,
+    keep: Keep,
     hashes: HashMap<String, String>,
 }
 
 impl RunPost {
     /// Opens the run, or finds the one that an earlier import opened.
-    pub async fn open(client: &Client, opening: &Opening) -> Result<Self, Failure> {
+    pub async fn open(
+        client: &Client,
+        opening: &Opening,
+        links: &[Link],
+        keep: Keep,
+    ) -> Result<Self, Failure> {
         let request = OpenRequest {
             session: &opening.session,
             key: &opening.key,
             actor: IMPORTER,
             occurred_at: opening.occurred_at.as_deref(),
             payloads: &opening.payloads,
+            links,
         };
         let answer = client.post::<_, Receipt>("/v1/runs", &request).await;
         let (status, receipt) = answer.map_err(|error| match error {
@@ -136,8 +178,9 @@ impl RunPost {
             already: u64::from(status.as_u16() == 200),
             payloads: 0,
             payload_bytes: 0,
-            batch: Vec::new(),
             waiting: Vec::new(),
+            waiting_bytes: 0,
+            keep,
             hashes: HashMap::new(),
         };
         post.count(&opening.payloads);
@@ -152,76 +195,137 @@ impl RunPost {
             .sum::<u64>();
     }
 
-    /// Puts a frame into the batch, and sends the batch when it is full.
-    pub async fn push(&mut self, client: &Client, frame: FrameRequest) -> Result<(), Failure> {
-        serde_json::to_writer(&mut self.batch, &frame).map_err(|error| Failure::Unwritable {
-            key: frame.key.clone(),
-            why: error.to_string(),
-        })?;
-        self.batch.push(b'\n');
+    /// Puts a frame into the batch. Answers whether the batch is full and should be sent.
+    pub fn push(&mut self, frame: FrameRequest) -> bool {
         self.count(&frame.payloads);
-        self.waiting.push(Waiting {
-            key: frame.key,
-            linked_to: frame.linked_to,
-        });
-        if self.waiting.len() >= BATCH_FRAMES || self.batch.len() >= BATCH_BYTES {
-            self.flush(client).await?;
-        }
-        Ok(())
+        self.waiting_bytes += frame.payloads.iter().map(Payload::len).sum::<usize>();
+        self.waiting.push(frame);
+        self.waiting.len() >= BATCH_FRAMES || self.waiting_bytes >= BATCH_BYTES
     }
 
-    /// Sends what waits. A refused frame ends the import of the file: what came before it is kept.
+    /// Takes the frames that wait out of the batch.
+    pub fn take_waiting(&mut self) -> Vec<FrameRequest> {
+        self.waiting_bytes = 0;
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Sends what waits. What is not acknowledged goes on waiting, whatever the failure.
     pub async fn flush(&mut self, client: &Client) -> Result<(), Failure> {
         if self.waiting.is_empty() {
             return Ok(());
         }
-        let lines = std::mem::take(&mut self.batch).into();
-        let waiting = std::mem::take(&mut self.waiting);
         let path = format!("/v1/runs/{}/frames", self.run);
-        let answers = client.post_lines(&path, lines).await?;
-        for (frame, answer) in waiting.iter().zip(&answers) {
-            if !matches!(answer.status, 200 | 201) {
-                let problem = Box::new(answer.problem.clone().unwrap_or_default());
-                return Err(Failure::Refused {
-                    run: format!("run {}", self.run),
-                    key: frame.key.clone(),
-                    hint: hint(&problem),
-                    problem,
-                });
+        let answers = client.post_lines(&path, self.lines()?).await?;
+        let frames = self.take_waiting();
+        let unanswered = Failure::Unanswered {
+            answers: answers.len(),
+            frames: frames.len(),
+        };
+        let missing = answers.len() < frames.len();
+        let mut answers = answers.into_iter();
+        let mut refusals: Vec<(String, Problem)> = Vec::new();
+        for frame in frames {
+            let answer = answers.next();
+            if let Some(answer) = &answer
+                && matches!(answer.status, 200 | 201)
+            {
+                self.frames += 1;
+                self.already += u64::from(answer.status == 200);
+                if let Some(hash) = &answer.hash
+                    && (frame.linked_to || self.keep == Keep::All)
+                {
+                    self.hashes.insert(frame.key, hash.clone());
+                }
+                continue;
             }
-            self.frames += 1;
-            self.already += u64::from(answer.status == 200);
-            if let Some(hash) = answer.hash.as_ref().filter(|_| frame.linked_to) {
-                self.hashes.insert(frame.key.clone(), hash.clone());
+            if let Some(answer) = answer {
+                refusals.push((frame.key.clone(), answer.problem.unwrap_or_default()));
             }
+            self.waiting_bytes += frame.payloads.iter().map(Payload::len).sum::<usize>();
+            self.waiting.push(frame);
         }
-        if answers.len() < waiting.len() {
-            return Err(Failure::Unanswered {
-                answers: answers.len(),
-                frames: waiting.len(),
-            });
+        // That a run is closed is told of each frame; what else is wrong says more.
+        let worst = refusals.iter().position(|(_, problem)| !closed(problem));
+        if refusals.is_empty() {
+            return if missing { Err(unanswered) } else { Ok(()) };
         }
-        Ok(())
+        let (key, problem) = refusals.swap_remove(worst.unwrap_or(0));
+        Err(Failure::Refused {
+            run: format!("run {}", self.run),
+            key,
+            hint: hint(&problem),
+            problem: Box::new(problem),
+        })
     }
 
-    /// The hash of a frame that others link to, once it is acknowledged.
-    pub async fn hash_of(&mut self, client: &Client, key: &str) -> Result<Option<String>, Failure> {
-        if !self.hashes.contains_key(key) {
-            self.flush(client).await?;
+    /// The frames that wait as lines of JSON.
+    fn lines(&self) -> Result<Bytes, Failure> {
+        let mut lines = Vec::with_capacity(self.waiting_bytes + 512 * self.waiting.len());
+        for frame in &self.waiting {
+            serde_json::to_writer(&mut lines, frame).map_err(|error| Failure::Unwritable {
+                key: frame.key.clone(),
+                why: error.to_string(),
+            })?;
+            lines.push(b'\n');
         }
-        Ok(self.hashes.get(key).cloned())
+        Ok(lines.into())
+    }
+
+    /// The hash of a frame whose receipt was kept.
+    pub fn hash_of(&self, key: &str) -> Option<&String> {
+        self.hashes.get(key)
     }
 
     /// Seals the run. One that is sealed already is fine: nothing was added to it.
     pub async fn seal(&self, client: &Client) -> Result<Value, Failure> {
-        let path = format!("/v1/runs/{}/seal", self.run);
-        let answer = client.post::<_, Value>(&path, &Map::new()).await;
-        match answer {
-            Ok((_, seal)) => Ok(seal),
-            Err(error) if error.code().is_some_and(|code| code.contains("sealed")) => Ok(client
-                .read::<Value>(&format!("/v1/runs/{}", self.run))
-                .await?),
-            Err(error) => Err(error.into()),
+        seal(client, &self.run).await
+    }
+}
+
+/// Seals a run. One that is sealed already is fine.
+pub async fn seal(client: &Client, run: &str) -> Result<Value, Failure> {
+    let path = format!("/v1/runs/{run}/seal");
+    let answer = client.post::<_, Value>(&path, &Map::new()).await;
+    match answer {
+        Ok((_, seal)) => Ok(seal),
+        Err(error) if error.code().is_some_and(|code| code.contains("sealed")) => {
+            Ok(client.read::<Value>(&format!("/v1/runs/{run}")).await?)
         }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What became of a single frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// It is on record.
+    Recorded,
+    /// The run takes nothing more.
+    Closed,
+    /// Another frame has its key.
+    Conflict,
+}
+
+/// Posts one frame whose refusal need not stop anything.
+pub async fn send(client: &Client, run: &str, frame: &FrameRequest) -> Result<Sent, Failure> {
+    let line = serde_json::to_vec(frame).map_err(|error| Failure::Unwritable {
+        key: frame.key.clone(),
+        why: error.to_string(),
+    })?;
+    let path = format!("/v1/runs/{run}/frames");
+    let answers = client.post_lines(&path, line.into()).await?;
+    let Some(answer) = answers.into_iter().next() else {
+        let (answers, frames) = (0, 1);
+        return Err(Failure::Unanswered { answers, frames });
+    };
+    if matches!(answer.status, 200 | 201) {
+        return Ok(Sent::Recorded);
+    }
+    let problem = answer.problem.unwrap_or_default();
+    let failure = Failure::Server(ClientError::Problem(Box::new(problem)));
+    match (failure.is_closed(), failure.is_conflict()) {
+        (true, _) => Ok(Sent::Closed),
+        (_, true) => Ok(Sent::Conflict),
+        _ => Err(failure),
     }
 }

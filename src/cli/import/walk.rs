@@ -8,10 +8,11 @@ use std::pin::Pin;
 use std::time::Instant;
 
 use super::post::{Failure, RunPost};
+use super::threads::{How, Threads};
 use super::{Choice, Done, ImportArgs, Report, Screen, Sidechain, Status};
 use crate::client::Client;
 use crate::import::child::{spawned_by, subagent_run};
-use crate::import::request::{FrameRequest, Link};
+use crate::import::request::Link;
 use crate::import::{Event, Reader};
 
 /// Where a subagent's run comes from.
@@ -37,7 +38,7 @@ pub(super) struct Walk<'a> {
 /// The state of one file.
 struct Open<'f> {
     path: &'f Path,
-    posts: Vec<RunPost>,
+    threads: Threads,
     notices: usize,
 }
 
@@ -84,7 +85,7 @@ impl<'a> Walk<'a> {
             let mut reader = Reader::open(path, format, session)?;
             let mut open = Open {
                 path,
-                posts: Vec::new(),
+                threads: Threads::new(How::default()),
                 notices: 0,
             };
             let mut events = Vec::new();
@@ -108,19 +109,14 @@ impl<'a> Walk<'a> {
     ) -> Result<(), Failure> {
         match event {
             Event::Open { thread, opening } => {
-                // A log has a thread for each of its samples, one after the other: what waits in the
-                // last one is sent, so that the batches of all of them are never in memory at once.
-                if let Some(last) = open.posts.last_mut() {
-                    last.flush(self.client).await?;
-                }
-                let post = RunPost::open(self.client, &opening).await?;
-                debug_assert_eq!(thread, open.posts.len());
-                open.posts.push(post);
+                open.threads.open(self.client, thread, opening).await?;
                 if thread == 0 {
                     self.come_from(open, parent).await?;
                 }
             }
-            Event::Frame { thread, frame } => self.frame(open, thread, frame).await?,
+            Event::Frame { thread, frame } => {
+                open.threads.frame(self.client, thread, frame).await?;
+            }
             Event::Child { agent, file, call } => self.child(open, &agent, &file, call).await?,
             Event::Notice(notice) => {
                 open.notices += 1;
@@ -136,7 +132,7 @@ impl<'a> Walk<'a> {
         open: &mut Open<'_>,
         parent: Option<&Parent>,
     ) -> Result<(), Failure> {
-        let Some(own) = open.posts.first() else {
+        let Some(own) = open.threads.runs(0).first() else {
             return Ok(());
         };
         self.children
@@ -148,37 +144,9 @@ impl<'a> Walk<'a> {
             hash: parent.hash.clone(),
         };
         let label = parent.call.as_deref().unwrap_or("session");
-        self.frame(open, 0, spawned_by(label, link)).await
-    }
-
-    /// Posts a frame, its links to other threads turned into hashes.
-    async fn frame(
-        &mut self,
-        open: &mut Open<'_>,
-        thread: usize,
-        mut frame: FrameRequest,
-    ) -> Result<(), Failure> {
-        for link in &mut frame.links {
-            let Link::Thread { rel, thread, key } = &*link else {
-                continue;
-            };
-            let Some(other) = open.posts.get_mut(*thread) else {
-                continue;
-            };
-            let hash = match key {
-                Some(key) => other.hash_of(self.client, key).await?,
-                None => None,
-            };
-            *link = Link::Frame {
-                rel,
-                run: other.run.clone(),
-                hash: hash.unwrap_or_else(|| other.opening.clone()),
-            };
-        }
-        match open.posts.get_mut(thread) {
-            Some(post) => post.push(self.client, frame).await,
-            None => Ok(()),
-        }
+        open.threads
+            .link(self.client, spawned_by(label, link))
+            .await
     }
 
     /// Imports a child's file, and points to its run. A file that fails is reported; its session goes
@@ -191,18 +159,12 @@ impl<'a> Walk<'a> {
         call: Option<String>,
     ) -> Result<(), Failure> {
         if !self.knows(path) {
-            let Some(own) = open.posts.first_mut() else {
+            let from = open.threads.frame_of(self.client, 0, call.as_deref());
+            let Some((run, hash)) = from.await? else {
                 return Ok(());
             };
-            let hash = match &call {
-                Some(call) => own.hash_of(self.client, call).await?,
-                None => None,
-            };
-            let parent = Parent {
-                run: own.run.clone(),
-                hash: hash.unwrap_or_else(|| own.opening.clone()),
-                call: call.clone(),
-            };
+            let call = call.clone();
+            let parent = Parent { run, hash, call };
             if let Err(failure) = self.file(path, Some(parent)).await {
                 self.reports
                     .push(Err((path.to_owned(), failure.to_string())));
@@ -216,8 +178,8 @@ impl<'a> Walk<'a> {
             run,
             hash,
         };
-        self.frame(open, 0, subagent_run(agent, call.as_deref(), link))
-            .await
+        let frame = subagent_run(agent, call.as_deref(), link);
+        open.threads.link(self.client, frame).await
     }
 
     async fn finish(
@@ -227,34 +189,27 @@ impl<'a> Walk<'a> {
         parent: Option<Parent>,
         started: Instant,
     ) -> Result<Report, Failure> {
-        let mut sidechains = Vec::new();
-        let mut seal = None;
-        // The file's own run is sealed last: its subagents' are part of it.
-        for (thread, post) in open.posts.iter_mut().enumerate().rev() {
-            post.flush(self.client).await?;
-            let sealed = match self.args.seal {
-                true => Some(post.seal(self.client).await?),
-                false => None,
-            };
-            if thread == 0 {
-                seal = sealed;
-            } else {
-                sidechains.push(Sidechain {
-                    run: post.run.clone(),
-                    frames: post.frames,
-                    seal: sealed,
-                });
-            }
+        open.threads.flush(self.client).await?;
+        let mut seals = Vec::new();
+        if self.args.seal {
+            seals = open.threads.seal(self.client).await?;
         }
-        sidechains.reverse();
+        let runs: Vec<&RunPost> = (0..open.threads.count())
+            .flat_map(|thread| open.threads.runs(thread))
+            .collect();
+        let others = runs.iter().enumerate().skip(1);
+        let sidechains = others.map(|(thread, post)| Sidechain {
+            run: post.run.clone(),
+            frames: post.frames,
+            seal: seals.get(thread).cloned(),
+        });
         let tally = reader.tally();
-        let sum = |of: fn(&RunPost) -> u64| open.posts.iter().map(of).sum();
+        let sum = |of: fn(&RunPost) -> u64| runs.iter().map(|post| of(post)).sum();
         let torn = tally.torn > 0 || tally.left_out_bytes > 0;
         Ok(Report {
             file: open.path.to_owned(),
             format: reader.format().as_str(),
-            run: open
-                .posts
+            run: runs
                 .first()
                 .map(|post| post.run.clone())
                 .unwrap_or_default(),
@@ -267,10 +222,10 @@ impl<'a> Walk<'a> {
             left_out_bytes: tally.left_out_bytes,
             already: sum(|post| post.already),
             status: if torn { Status::Torn } else { Status::Complete },
-            sidechains,
+            sidechains: sidechains.collect(),
             parent: parent.map(|parent| parent.run),
             seconds: (started.elapsed().as_secs_f64() * 1_000.0).round() / 1_000.0,
-            seal,
+            seal: seals.first().cloned(),
         })
     }
 }
