@@ -13,8 +13,12 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use serde_json::Value;
 
+use post::Failure;
+
+use super::scan::scan;
 use crate::client::Client;
-use crate::import::{Format, Notice};
+use crate::import::child::is_child_file;
+use crate::import::{Format, ImportError, Notice, detect};
 
 /// Lines of complaint about one file before the rest is only counted.
 const NOTICES: usize = 20;
@@ -25,7 +29,7 @@ pub struct ImportArgs {
     /// Format of the files, or `auto` to tell it by their content
     #[arg(value_parser = parse_format, value_name = "FORMAT")]
     pub format: Choice,
-    /// Files to import; the subagents beside a Claude Code session come along
+    /// Files to import, and folders of them; the files of subagents come along
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Seal each run when its file is imported
@@ -141,7 +145,8 @@ pub type Done = Result<Report, (PathBuf, String)>;
 /// # Errors
 /// The arguments do not fit together, or the standard output is closed.
 pub async fn run(args: ImportArgs, client: Client) -> anyhow::Result<ExitCode> {
-    if args.session.is_some() && args.files.len() > 1 {
+    let one_file = args.files.len() == 1 && !args.files[0].is_dir();
+    if args.session.is_some() && !one_file {
         anyhow::bail!("--session names the session of one file: import the files one by one");
     }
     let screen = Screen::new(args.json);
@@ -171,15 +176,37 @@ pub async fn import(
     screen: &Screen,
     mut tell: impl FnMut(Done),
 ) {
-    let mut files = args.files.clone();
+    let mut files = Vec::new();
+    for path in &args.files {
+        if path.is_dir() {
+            let mut found = scan(path);
+            found.files.sort_by(|(one, _), (other, _)| one.cmp(other));
+            files.extend(found.files.into_iter().map(|(file, _)| (file, true)));
+            for (place, error) in found.faults {
+                tell(Err((place, error.to_string())));
+            }
+        } else {
+            files.push((path.clone(), false));
+        }
+    }
     // A child's run points to its parent's, which has to be there first.
-    files.sort_by_cached_key(|file| crate::import::child::is_child_file(file));
+    files.sort_by_cached_key(|(file, _)| is_child_file(file));
     let mut walk = walk::Walk::new(client, args, screen);
-    for file in &files {
-        if !walk.knows(file) {
-            let outcome = walk.import(file).await;
-            walk.take_reports().into_iter().for_each(&mut tell);
-            if let Err(error) = outcome {
+    let mut foreign = 0;
+    for (file, searched) in &files {
+        if walk.knows(file) {
+            continue;
+        }
+        if *searched && args.format == Choice::Auto && is_foreign(file) {
+            foreign += 1;
+            continue;
+        }
+        let outcome = walk.import(file).await;
+        walk.take_reports().into_iter().for_each(&mut tell);
+        match outcome {
+            Ok(()) => {}
+            Err(Failure::File(ImportError::NotThisFormat { .. })) if *searched => foreign += 1,
+            Err(error) => {
                 let error = error.to_string();
                 // The file is named before it, whatever the error is.
                 let name = format!("{}: ", file.display());
@@ -188,6 +215,15 @@ pub async fn import(
             }
         }
     }
+    screen.foreign(foreign);
+}
+
+/// Whether a file that nobody named is of no format, or of one that any text might be.
+fn is_foreign(file: &Path) -> bool {
+    matches!(
+        detect(file),
+        Ok(Format::Chat) | Err(ImportError::UnknownFormat { .. })
+    )
 }
 
 /// What people see: progress while they look, complaints, and a line for each file.
@@ -243,6 +279,15 @@ impl Screen {
             }
             _ => {}
         });
+    }
+
+    /// Tells how many files of the folders were left alone.
+    fn foreign(&self, files: usize) {
+        if files > 0 {
+            let what =
+                "in the folders left alone: no transcripts of a known format, or not begun yet";
+            self.bar.suspend(|| eprintln!("{files} files {what}"));
+        }
     }
 
     fn report(&self, report: &Report) -> std::io::Result<()> {

@@ -12,6 +12,7 @@ pub mod man;
 pub mod migrate;
 mod running;
 pub mod runs;
+pub mod scan;
 pub mod seal;
 pub mod serve;
 pub mod show;

@@ -273,7 +273,9 @@ impl Facts<'_> {
         flatten(&mut members, "", body);
         members.sort_by_key(|(name, _)| name.ends_with("id"));
         for (name, value) in members {
-            let hidden = HIDDEN.contains(&name.split('.').next().unwrap_or(""));
+            let hidden = HIDDEN.contains(&name.split('.').next().unwrap_or(""))
+                // Said once, above the run.
+                || (self.imported && name == "source" && value == "transcript");
             // Of a digest its beginning tells it from others, and there is more to see.
             let is_digest = value.len() >= 32 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
             let value = if shorten && is_digest {

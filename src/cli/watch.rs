@@ -7,7 +7,6 @@ mod children;
 mod entry;
 mod failed;
 mod follower;
-pub mod scan;
 pub mod state;
 pub mod told;
 pub mod watcher;

@@ -44,16 +44,16 @@ pub enum Reading {
 
 /// Reads the bytes of a line or of a file that are one JSON object.
 pub fn read(bytes: &[u8]) -> Reading {
-    match read_list(bytes) {
-        Reading::Record(record) if !record.value.is_object() => {
-            Reading::Torn("this is JSON, but not an object".to_owned())
-        }
-        other => other,
-    }
+    read_value(bytes, Value::is_object, "an object")
 }
 
 /// Reads the bytes of a file that are one JSON object or list.
 pub fn read_list(bytes: &[u8]) -> Reading {
+    let wanted = |value: &Value| value.is_object() || value.is_array();
+    read_value(bytes, wanted, "an object or a list")
+}
+
+fn read_value(bytes: &[u8], wanted: impl Fn(&Value) -> bool, named: &str) -> Reading {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Reading::Blank;
     }
@@ -69,12 +69,12 @@ pub fn read_list(bytes: &[u8]) -> Reading {
         _ => Cow::Borrowed(text.as_ref()),
     };
     match serde_json::from_str(&mended) {
-        Ok(value @ (Value::Object(_) | Value::Array(_))) => Reading::Record(Record {
+        Ok(value) if wanted(&value) => Reading::Record(Record {
             value,
             raw: refused.map(|_| raw_payload(bytes)),
             refused,
         }),
-        Ok(_) => Reading::Torn("this is JSON, but not an object or a list".to_owned()),
+        Ok(_) => Reading::Torn(format!("this is JSON, but not {named}")),
         Err(error) => Reading::Torn(match strict {
             Some(fault) => fault.to_string(),
             None => error.to_string(),

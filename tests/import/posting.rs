@@ -244,3 +244,26 @@ async fn one_file_that_fails_does_not_stop_the_others() {
     assert!(done[1].is_err());
     assert_eq!(done[2].as_ref().unwrap().unmapped, 1);
 }
+
+#[tokio::test]
+async fn of_a_folder_the_transcripts_are_taken_and_nothing_else() {
+    let (fake, client) = fake::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let deep = folder.path().join("deep");
+    std::fs::create_dir(&deep).unwrap();
+    for (from, to) in [
+        ("not-a-transcript.json", "notes.json"),
+        ("swe/history-only.traj", "deep/one.traj"),
+        ("chat/openai-list.json", "deep/chat.json"),
+    ] {
+        std::fs::copy(fixture(from), folder.path().join(to)).unwrap();
+    }
+    std::os::unix::fs::symlink(fixture("swe/functions.traj"), deep.join("outside.traj")).unwrap();
+    let done = run(&client, &args(&[folder.path().to_owned()], false)).await;
+    let taken: Vec<_> = done
+        .iter()
+        .map(|done| &done.as_ref().unwrap().file)
+        .collect();
+    assert_eq!(taken, [&deep.join("one.traj")]);
+    assert_eq!(fake.runs.lock().unwrap().len(), 1);
+}

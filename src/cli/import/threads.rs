@@ -78,7 +78,11 @@ impl Threads {
         }
         // A log has a thread for each of its samples, one after the other: what waits in the last one is
         // sent, so that the batches of all of them are never in memory at once.
-        if let Some(last) = self.threads.last_mut().and_then(|last| last.runs.last_mut()) {
+        if let Some(last) = self
+            .threads
+            .last_mut()
+            .and_then(|last| last.runs.last_mut())
+        {
             last.flush(client).await?;
         }
         let rewritten = self.how.rewritten;

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use super::super::scan::Stat;
 use super::follower::{Follower, begins_as};
-use super::scan::Stat;
 use super::state::Record;
 
 /// A file of no known format is looked at again whenever it changed, as long as it is no longer than this;

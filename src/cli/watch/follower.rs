@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::super::import::post::Failure;
 use super::super::import::threads::{How, Threads};
-use super::scan::Stat;
+use super::super::scan::Stat;
 use super::state::Record;
 use crate::client::Client;
 use crate::import::{Event, Format, ImportError, Notice, Reader};

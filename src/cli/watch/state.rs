@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::super::import::threads::Recorded;
-use super::scan::Stat;
+use super::super::scan::Stat;
 
 /// The form of the file.
 const VERSION: u32 = 1;

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use super::super::scan::{Scan, Stat, scan};
 use super::entry::Entry;
-use super::scan::{Scan, Stat, scan};
 use super::state::{Found, Record, State, StateError};
 use super::told::{Told, What};
 use crate::client::Client;

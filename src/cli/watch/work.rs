@@ -79,10 +79,11 @@ impl Watcher {
             return;
         };
         for notice in follower.notices.drain(..) {
-            let what = format!(
-                "line {}, byte {}: {}",
-                notice.line, notice.offset, notice.what
-            );
+            let what = match notice.line {
+                // About the file as a whole.
+                0 => notice.what,
+                line => format!("line {line}, byte {}: {}", notice.offset, notice.what),
+            };
             (self.tell)(Told::new(What::Notice, what).of(path));
         }
     }
