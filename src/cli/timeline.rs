@@ -181,8 +181,10 @@ impl Timeline {
         // The end of a line is cut to the terminal, so what people look for comes first.
         facts.evidence(frame, call.is_some());
         let is_terminal = self.screen.width.is_some();
+        // That all of it is a transcript's was said above the run.
+        let source = self.imported && body["source"] == "transcript";
         facts.members(body, is_terminal, |name| {
-            Some(name) == lead || told.contains(&name)
+            Some(name) == lead || told.contains(&name) || (source && name == "source")
         });
         let recorded = times.recorded();
         if let Some(at) = recorded.filter(|at| *at != self.recorded) {
@@ -273,9 +275,7 @@ impl Facts<'_> {
         flatten(&mut members, "", body);
         members.sort_by_key(|(name, _)| name.ends_with("id"));
         for (name, value) in members {
-            let hidden = HIDDEN.contains(&name.split('.').next().unwrap_or(""))
-                // Said once, above the run.
-                || (self.imported && name == "source" && value == "transcript");
+            let hidden = HIDDEN.contains(&name.split('.').next().unwrap_or(""));
             // Of a digest its beginning tells it from others, and there is more to see.
             let is_digest = value.len() >= 32 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
             let value = if shorten && is_digest {
