@@ -4,6 +4,7 @@ use anstyle::{AnsiColor, Style};
 use onrecord_verify::escape;
 use std::fmt::{Display, Write as _};
 use std::io::{IsTerminal as _, Write as _};
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// What stands out little.
 pub(super) const DIM: Style = Style::new().dimmed();
@@ -96,7 +97,7 @@ impl Line {
     }
 
     fn width(&self) -> usize {
-        self.0.iter().map(|(_, text)| text.chars().count()).sum()
+        self.0.iter().map(|(_, text)| text.width()).sum()
     }
 
     /// The line with its end; what is beyond the terminal is cut.
@@ -105,12 +106,12 @@ impl Line {
         let mut left = cut.map_or(usize::MAX, |width| width - 1);
         let mut out = String::new();
         for (style, text) in &self.0 {
-            let text: String = text.chars().take(left).collect();
-            left -= text.chars().count();
+            let text = beginning(text, left);
+            left -= text.width();
             if screen.coloured && *style != Style::new() && !text.is_empty() {
                 let _ = write!(out, "{style}{text}{style:#}");
             } else {
-                out.push_str(&text);
+                out.push_str(text);
             }
         }
         if cut.is_some() {
@@ -126,7 +127,7 @@ impl Line {
 pub(super) struct Column {
     /// What stands above it.
     pub head: &'static str,
-    /// To how many characters it may be cut where there is too little room; `None` for not at all.
+    /// To how many columns of the terminal it may be cut where there is too little room; `None` for not at all.
     pub least: Option<usize>,
     /// When it is left out where cutting is not enough: the highest first, 0 for never.
     pub leave_out: u8,
@@ -153,7 +154,7 @@ pub(super) fn table(screen: Screen, columns: &[Column], rows: &[Vec<String>]) ->
             )
             .collect();
     let mut widths: Vec<Option<usize>> = (0..columns.len())
-        .map(|column| cells.iter().map(|row| row[column].chars().count()).max())
+        .map(|column| cells.iter().map(|row| row[column].width()).max())
         .collect();
     if let Some(room) = screen.width {
         fit(&mut widths, columns, room);
@@ -215,7 +216,7 @@ fn fit(widths: &mut [Option<usize>], columns: &[Column], room: usize) {
     }
 }
 
-/// By how many characters a column may be cut.
+/// By how much a column may be cut.
 fn spare(widths: &[Option<usize>], columns: &[Column], place: usize) -> usize {
     match (widths[place], columns[place].least) {
         (Some(width), Some(least)) => width.saturating_sub(least),
@@ -223,13 +224,22 @@ fn spare(widths: &[Option<usize>], columns: &[Column], place: usize) -> usize {
     }
 }
 
-/// A text of so many characters at most, with an ellipsis where it was longer.
+/// A text of so many columns at most, with an ellipsis where it was longer.
 pub(super) fn shortened(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
+    if text.width() <= width {
         return text.to_owned();
     }
-    let kept = text.chars().take(width.saturating_sub(1));
-    kept.chain(['…']).collect()
+    format!("{}…", beginning(text, width.saturating_sub(1)))
+}
+
+/// As much of a text as so many columns hold.
+fn beginning(text: &str, columns: usize) -> &str {
+    let mut taken = 0;
+    let end = text.char_indices().find(|(_, character)| {
+        taken += character.width().unwrap_or(0);
+        taken > columns
+    });
+    end.map_or(text, |(end, _)| &text[..end])
 }
 
 /// A time for people, to the second, in UTC.
@@ -306,6 +316,20 @@ RUN         AGENT
         // The run is never cut, however little room there is.
         assert_eq!(at(Some(18)), least);
         assert_eq!(at(Some(3)), least);
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        assert_eq!(shortened("記録する", 8), "記録する");
+        assert_eq!(shortened("記録する", 7), "記録す…");
+        assert_eq!(shortened("記録する", 6), "記録…");
+        let mut line = Line::default();
+        line.text("記録").column(6).text("x");
+        let screen = Screen {
+            width: Some(7),
+            coloured: false,
+        };
+        assert_eq!(line.render(screen), "記録  x\n");
     }
 
     #[test]
