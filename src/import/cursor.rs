@@ -121,7 +121,7 @@ impl LineMapper for Session {
     }
 
     /// The subagents beside the session.
-    fn end(&mut self, out: &mut Sink<'_>) {
+    fn beside(&mut self, out: &mut Sink<'_>) {
         let Some(folder) = self.path.parent() else {
             return;
         };

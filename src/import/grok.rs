@@ -135,12 +135,16 @@ impl LineMapper for Chat {
         self.conversation.turn()
     }
 
-    /// The summary, and the subagents beside the chat.
     fn end(&mut self, out: &mut Sink<'_>) {
         if let Some(summary) = self.summary.take() {
             out.record();
             out.frame(summary_frame(summary));
         }
+        self.beside(out);
+    }
+
+    /// The subagents beside the chat.
+    fn beside(&mut self, out: &mut Sink<'_>) {
         for file in self.children() {
             let agent = match summary_in(file.parent()) {
                 Ok(summary) => summary.and_then(|summary| {

@@ -24,10 +24,12 @@ pub(super) trait LineMapper: Send {
 
     /// Called once, after the last line. What it adds may stand in the run of a session that goes on
     /// all the same, so that a later reading of the longer file has to give it again, or not at all.
-    fn end(&mut self, _out: &mut Sink<'_>) {}
+    fn end(&mut self, out: &mut Sink<'_>) {
+        self.beside(out);
+    }
 
     /// Names the files of children beside this one that no record has named so far. Of a file that is
-    /// followed it is asked for each time the reading has caught up; otherwise [`end`](Self::end) is enough.
+    /// followed it is asked for each time the reading has caught up.
     fn beside(&mut self, _out: &mut Sink<'_>) {}
 
     /// Whether a record said that the session has ended, and no record came after it.

@@ -185,10 +185,6 @@ impl LineMapper for Session {
         self.threads.turn()
     }
 
-    fn end(&mut self, out: &mut Sink<'_>) {
-        self.beside(out);
-    }
-
     /// The subagents beside a session that none of its records names.
     fn beside(&mut self, out: &mut Sink<'_>) {
         for (agent, file) in subagent_files(&self.path) {

@@ -66,7 +66,7 @@ impl LineMapper for Session {
         self.messages.conversation.turn()
     }
 
-    fn end(&mut self, out: &mut Sink<'_>) {
+    fn beside(&mut self, out: &mut Sink<'_>) {
         if let Some(children) = &self.children {
             children.others(out);
         }
