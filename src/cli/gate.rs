@@ -252,8 +252,8 @@ fn readings(
                 "no_report",
                 format!("the command did not write {}", path.display()),
             )
-        } else if let Err(error) = evidence::copy(path, &copy) {
-            Reading::unreadable("no_report", error.to_string())
+        } else if let Err(error) = evidence::copy_report(path, &copy) {
+            Reading::unreadable("no_report", format!("{error:#}"))
         } else {
             let reading = opened(&copy, options(args)).unwrap_or_else(|error| {
                 Reading::unreadable("unknown_format", format!("{}: {error}", path.display()))

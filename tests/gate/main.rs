@@ -10,6 +10,7 @@
 #[path = "../api/mod.rs"]
 mod api;
 mod ci_logs;
+mod commands;
 #[path = "../harness/mod.rs"]
 mod harness;
 #[path = "../server/log.rs"]
