@@ -120,6 +120,19 @@ fn go_lines() {
         ),
         ("=== RUN   A\n", "go-test error 0/0/0/0 truncated"),
         ("FAIL\tp [build failed]\n", "go-test fail 0/0/1/0"),
+        // It failed without a test, also where tests are not named.
+        ("FAIL\tp\t0.012s\nFAIL\n", "go-test fail 0/0/1/0"),
+        ("FAIL\tsome words\n", "unknown"),
+        // What a test prints without an end of the line stands before its result.
+        (
+            "=== RUN   A\nhello--- PASS: A (0.00s)\n=== RUN   B\nhi=== RUN   B/c\n    --- PASS: B/c (0.00s)\n\
+             --- PASS: B (0.00s)\nPASS\nok  \tp\t0.1s\n",
+            "go-test pass 3/0/0/0",
+        ),
+        (
+            "=== RUN   A\n    a_test.go:3: got --- FAIL: Inner (0.00s)\n--- PASS: A (0.00s)\nok  \tp\t0.1s\n",
+            "go-test pass 1/0/0/0",
+        ),
         // Without -v there are no tests to count.
         ("ok  \tp\t0.1s\n", "unknown"),
     ] {
@@ -174,6 +187,29 @@ fn pytest_summaries() {
             "FAILED tests/a.py::b - assert 0\n= 1 passed in 0.1s =",
             "pytest fail 1/0/0/0 totals_differ",
         ),
+        // Stopped, with a summary of what was run until then.
+        (
+            "= test session starts =\n!!!!! KeyboardInterrupt !!!!!\n/a.py:5: KeyboardInterrupt\n= 1 passed in 0.50s =",
+            "pytest error 1/0/0/0 cancelled",
+        ),
+        (
+            ".\n!!!!! _pytest.outcomes.Exit: enough !!!!!\n1 passed in 0.46s",
+            "pytest error 1/0/0/0 cancelled",
+        ),
+        (
+            "!!!!! stopping after 1 failures !!!!!\n1 failed, 1 passed in 0.46s",
+            "pytest fail 1/1/0/0 cancelled",
+        ),
+        // The log of a program, shown while it runs.
+        (
+            "a.py::b\n--- live log call ---\nERROR    m:a.py:3 bad thing\nPASSED [100%]\n= 1 passed in 0.02s =",
+            "pytest pass 1/0/0/0",
+        ),
+        // Before version 5.
+        (
+            "=== 3 passed, 1 skipped in 0.12 seconds ===",
+            "pytest pass 3/0/0/1",
+        ),
         // What only looks like it.
         ("5 passed", "unknown"),
         ("5 passed in Xs", "unknown"),
@@ -209,6 +245,9 @@ fn cargo_summaries() {
         (format!("running 3 tests\n{OK}error: could not compile `x` (lib test) due to 1 previous error\n"), "cargo error 2/0/0/1 did_not_compile"),
         ("error: could not compile `x` (lib) due to 2 previous errors\n".to_owned(), "cargo error 0/0/0/0 did_not_compile"),
         (format!("running 4 tests\n{OK}"), "cargo error 2/0/0/1 totals_differ"),
+        // A test program without libtest's harness says nothing itself.
+        (format!("running 3 tests\n{OK}error: test failed, to rerun pass `--test custom`\n"), "cargo fail 2/0/0/1 run_failed"),
+        ("error: doctest failed, to rerun pass `--doc`\n".to_owned(), "cargo fail 0/0/0/0 run_failed"),
         ("running 1 test\ntest result: FAILED. 1 passed; 0 failed; 0 ignored; 0 measured\n".to_owned(), "cargo fail 1/0/0/0 run_failed"),
         (format!("\u{1b}[0mrunning 3 tests\r\n{}", OK.replace("ok", "\u{1b}[32mok\u{1b}[0m")), "cargo pass 2/0/0/1"),
         ("test result: unclear\nrunning late\n".to_owned(), "unknown"),
@@ -250,6 +289,19 @@ fn nextest_summaries() {
             "cargo skipped 0/0/0/4 all_skipped",
         ),
         ("error: no tests to run\n", "cargo error 0/0/0/0 no_tests"),
+        // What a failed test printed is shown, and a summary of it alone among it.
+        (
+            "    Starting 2 tests across 1 binary\n        FAIL [   0.173s] (2/2) x b\n  stdout ---\n\n    running 1 test\n\
+                 test b ... FAILED\n    test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 1 filtered out\n\
+                 Summary [   0.1s] 2 tests run: 1 passed, 1 failed, 0 skipped\n        FAIL [   0.173s] (2/2) x b\n\
+             error: test run failed\n",
+            "cargo fail 1/1/0/0",
+        ),
+        (
+            "    Starting 2 tests across 1 binary\n        PASS [   0.015s] (1/2) x a\n",
+            "cargo error 0/0/0/0 truncated",
+        ),
+        ("Starting 2 engines\nStarting up\n", "unknown"),
         (
             "     Summary [   0.05s] some tests run: 2 passed\n",
             "unknown",
@@ -277,6 +329,27 @@ fn tap_streams() {
         ),
         ("1..1\nok 1 - a \\# SKIP is its name\n", "tap pass 1/0/0/0"),
         ("1..1\nnot ok 1 # skip\n", "tap skipped 0/0/0/1 all_skipped"),
+        // A `#` that is no directive, and one behind it that is.
+        ("1..1\nnot ok 1 - parses #TODO\n", "tap fail 0/1/0/0"),
+        ("1..1\nnot ok 1 - # todos are counted\n", "tap fail 0/1/0/0"),
+        (
+            "1..2\nok 1 - bug #12 # SKIP no net\nnot ok 2 - bug #3 # TODO\n",
+            "tap skipped 0/0/0/2 all_skipped",
+        ),
+        // `prove -v`: a word of its own after each program, and its own verdict.
+        (
+            "t/a.t .. \n1..2\nok 1 - a\nok 2\nok\nt/b.t .. \nok 1\n1..1\nok\nAll tests successful.\nResult: PASS\n",
+            "tap pass 3/0/0/0",
+        ),
+        (
+            "t/b.t .. \nok 1 - a\n1..1\nDubious, test returned 3 (wstat 768, 0x300)\nAll 1 subtests passed \nResult: FAIL\n",
+            "tap fail 1/0/0/0 run_failed",
+        ),
+        // A second stream that broke off at its beginning.
+        (
+            "TAP version 13\n1..1\nok 1\nTAP version 13\n",
+            "tap error 1/0/0/0 truncated",
+        ),
         (
             "1..0 # SKIP no database\n",
             "tap skipped 0/0/0/1 all_skipped",
