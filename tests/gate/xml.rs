@@ -39,6 +39,15 @@ fn junit_in_its_many_spellings() {
              <testcase status='errored'/><testcase status='run' result='completed'/></testsuite>",
             "junit fail 1/1/1/1",
         ),
+        // A word that nobody knows is no pass, and of two the worse counts.
+        (
+            "<testsuite><testcase status='exploded'/></testsuite>",
+            "junit fail 0/0/1/0 unknown_outcome",
+        ),
+        (
+            "<testsuite><testcase status='timedOut'/><testcase result='completed' status='fail'/></testsuite>",
+            "junit fail 0/1/1/0",
+        ),
         // A suite that broke as a whole.
         (
             "<testsuite><error message='no database'/><testcase/></testsuite>",
@@ -93,6 +102,21 @@ fn totals_that_do_not_fit_are_no_pass() {
             "<testsuite tests='1' failures='1'><testcase/></testsuite>",
             "junit fail 1/0/0/0 totals_differ",
         ),
+        // Failures without a total.
+        (
+            "<testsuite failures='1'><testcase/></testsuite>",
+            "junit fail 1/0/0/0 totals_differ",
+        ),
+        // Each suite's own, be it in another that claims nothing.
+        (
+            "<testsuites><testsuite tests='1'><testcase/></testsuite>\
+             <testsuite><testsuite tests='1' failures='0'><testcase/></testsuite></testsuite></testsuites>",
+            "junit pass 2/0/0/0",
+        ),
+        (
+            "<testsuites tests='2'><testsuite tests='1'><testcase/></testsuite><testsuite tests='1'/></testsuites>",
+            "junit error 1/0/0/0 totals_differ",
+        ),
         (
             "<testsuite tests='99999999999999999999'><testcase/></testsuite>",
             "junit error 1/0/0/0 not_a_count",
@@ -111,6 +135,19 @@ fn what_is_not_well_formed_is_an_error() {
     for (report, code) in [
         ("<testsuite><testcase/>", "truncated"),
         ("<testsuite><testcase name='a'", "not_well_formed"),
+        // An attribute that is none, and one that says two things.
+        (
+            "<testsuite><testcase status=failed/></testsuite>",
+            "not_well_formed",
+        ),
+        (
+            "<testsuite><testcase status/></testsuite>",
+            "not_well_formed",
+        ),
+        (
+            "<testsuite><testcase status='passed' status='failed'/></testsuite>",
+            "not_well_formed",
+        ),
         ("<testsuite><testcase name='a", "not_well_formed"),
         ("<testsuite><testcase/></testsuites>", "not_well_formed"),
         (
@@ -284,6 +321,8 @@ fn trx_outcomes() {
     assert_eq!(line(results(nothing, "")), "trx fail 0/0/1/0");
     let crashed = results(&one("Passed"), "<ResultSummary outcome='Aborted'/>");
     assert_eq!(line(crashed), "trx fail 1/0/0/0 run_failed");
+    let unended = results(&one("Passed"), "<ResultSummary outcome='InProgress'/>");
+    assert_eq!(line(unended), "trx fail 1/0/0/0 run_failed");
     let more =
         "<ResultSummary outcome='Completed'><Counters total='3' passed='3'/></ResultSummary>";
     assert_eq!(
@@ -325,6 +364,12 @@ fn nunit_of_both_versions() {
     for (report, said) in [
         (
             "<test-run total='1' failed='0' result='Failed'><test-case result='Passed'/></test-run>",
+            "nunit fail 1/0/0/0 run_failed",
+        ),
+        // Tearing down failed, of version 2, which has a result of suites alone.
+        (
+            "<test-results total='1' errors='0' failures='0'><test-suite result='Error' success='False'><results>\
+             <test-case name='a' executed='True' result='Success'/></results></test-suite></test-results>",
             "nunit fail 1/0/0/0 run_failed",
         ),
         (
