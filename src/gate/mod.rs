@@ -123,17 +123,27 @@ pub enum GateError {
     #[error(
         "this is none of the formats that were tried ({}){}",
         tried(),
-        root.as_ref().map(|root| format!("; its root element is <{root}>")).unwrap_or_default()
+        but(root.as_deref(), *is_log)
     )]
     Unknown {
         /// The root element, where it is XML.
         root: Option<String>,
+        /// Whether it may be a log of some other tool: it is neither empty nor XML.
+        is_log: bool,
     },
 }
 
 fn tried() -> String {
     let names = Format::ALL.map(Format::as_str);
     names[..names.len() - 1].join(", ")
+}
+
+fn but(root: Option<&str>, is_log: bool) -> String {
+    match root {
+        Some(root) => format!("; its root element is <{root}>"),
+        None if !is_log => "; it is empty, or cut off before it says anything".to_owned(),
+        None => String::new(),
+    }
 }
 
 /// Reads a report to its end.
@@ -151,7 +161,10 @@ pub fn read(input: impl Read, options: Options) -> Result<Reading, GateError> {
         Some(Format::Plain) => return Ok(Reading::plain()),
         Some(format) => Some(format),
         None if kind.start == Some('<') => match xml::root(&kind.text) {
-            Some(root) => Some(of_root(&root).ok_or(GateError::Unknown { root: Some(root) })?),
+            Some(root) => Some(of_root(&root).ok_or(GateError::Unknown {
+                root: Some(root),
+                is_log: false,
+            })?),
             None => None,
         },
         None if kind.start == Some('{') && sarif::fits(&kind.text) => Some(Format::Sarif),
@@ -166,7 +179,12 @@ pub fn read(input: impl Read, options: Options) -> Result<Reading, GateError> {
         Some(Format::Sarif) => sarif::read(decode::Utf8::new(input, &kind), options.sarif_level)?,
         other => match log::read(lines::Lines::new(input, &kind), other)? {
             Some(reading) => reading,
-            None => return Err(GateError::Unknown { root: None }),
+            None => {
+                return Err(GateError::Unknown {
+                    root: None,
+                    is_log: !matches!(kind.start, None | Some('<')),
+                });
+            }
         },
     };
     Ok(reading)

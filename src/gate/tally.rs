@@ -177,9 +177,15 @@ impl Reading {
         self.notices.iter().any(|notice| notice.code == code)
     }
 
-    /// Whether it is a log of which only the exit code speaks.
+    /// Whether it is a log of which only the exit code speaks, and nothing speaks against it.
     pub fn is_plain(&self) -> bool {
-        self.formats == [Format::Plain]
+        let is_told = |notice: &Notice| notice.weight == Weight::Told;
+        self.formats == [Format::Plain] && self.notices.iter().all(is_told)
+    }
+
+    /// Something beside the report because of which it can be no pass.
+    pub fn doubt(&mut self, code: &'static str, text: impl Into<String>) {
+        self.notice(code, Weight::NoPass, text);
     }
 
     /// Counts a test, and lists it if it failed.

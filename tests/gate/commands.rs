@@ -53,3 +53,86 @@ async fn a_pipe_or_a_device_is_no_report() {
         );
     }
 }
+
+/// What was tested is the candidate only as long as it stays what it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_candidate_that_changes_meanwhile_was_not_tested() {
+    let place = Place::new().await;
+    let file = place.file("app", "one");
+    let run = place.run.run.to_string();
+    let tree = place.folder.path().join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    let git = |arguments: &[&str]| {
+        let who = ["-c", "user.name=a", "-c", "user.email=a@example"];
+        let mut command = std::process::Command::new("git");
+        let done = command
+            .current_dir(&tree)
+            .args(who)
+            .args(arguments)
+            .output();
+        assert!(done.unwrap().status.success(), "{arguments:?}");
+    };
+    git(&["init", "-q"]);
+    std::fs::write(tree.join("a"), "one").unwrap();
+    git(&["add", "a"]);
+    git(&["commit", "-q", "-m", "first"]);
+    git(&["commit", "-q", "--allow-empty", "-m", "second"]);
+    for (candidate, script, verdict) in [
+        (["--candidate-file", &file], "true", "pass"),
+        (["--candidate-file", &file], "echo two > ../app", "error"),
+        (["--candidate-file", &file], "rm ../app", "error"),
+        (
+            ["--candidate", "HEAD"],
+            "echo new > made; echo 1 passed in 1s",
+            "pass",
+        ),
+        (
+            ["--candidate", "HEAD"],
+            "git checkout -q --detach HEAD~1",
+            "error",
+        ),
+        (
+            ["--candidate", "HEAD"],
+            "echo two > a; echo 1 passed in 1s",
+            "error",
+        ),
+    ] {
+        let name = [["--run", &run], ["--name", "c"]].concat();
+        let mut command =
+            place.command(&[&name, &candidate[..], &["--", "sh", "-c", script]].concat());
+        let done = command.current_dir(&tree).output().await.unwrap();
+        assert_eq!(done.status.code(), Some(0), "{script}: {}", err(&done));
+        let body = place.last().await["body"].clone();
+        assert_eq!(body["verdict"], verdict, "{script}: {body}");
+        let changed = body["notices"] == json!(["candidate_changed"]);
+        assert_eq!(changed, verdict == "error", "{script}: {body}");
+        if script.contains("new > made") {
+            std::fs::remove_file(tree.join("made")).unwrap();
+        }
+    }
+}
+
+/// An exit code does not make a log of what should have been a report; and other slips are told.
+#[tokio::test(flavor = "multi_thread")]
+async fn slips_are_told() {
+    let place = Place::new().await;
+    let empty = place.file("empty.xml", "\n");
+    let begun = place.file("begun.xml", "<?xml version='1.0'?>");
+    let page = place.file("page.xml", "<html>502</html>");
+    let good = place.file("good.xml", "<testsuite><testcase/></testsuite>");
+    for (arguments, why) in [
+        (vec!["--exit", "0", &empty], "it is empty"),
+        (vec!["--exit", "0", &good, &begun], "cut off before"),
+        (vec!["--exit", "0", &page], "<html>"),
+        (vec![&good, &good], "is given twice"),
+        (vec!["cargo", "test"], "after `--`"),
+    ] {
+        let done = place.gate(&arguments).output().await.unwrap();
+        assert_eq!(done.status.code(), Some(1), "{arguments:?}: {}", err(&done));
+        assert!(err(&done).contains(why), "{arguments:?}: {}", err(&done));
+    }
+    let said = place
+        .recorded(&["--name", "e", "--format", "plain", "--exit", "0", &empty])
+        .await;
+    assert_eq!(said["verdict"], "pass");
+}

@@ -8,9 +8,14 @@ use std::process::Command;
 use anyhow::{Context as _, bail, ensure};
 use sha2::{Digest as _, Sha256};
 
+use super::GateArgs;
+
+/// The argument that stands for the commit that is checked out.
+const HEAD: &str = "HEAD";
+
 /// The candidate that an argument names, in the one spelling that verdicts are compared in.
 pub(super) fn named(text: &str) -> anyhow::Result<String> {
-    if text == "HEAD" {
+    if text == HEAD {
         return head(Path::new("."));
     }
     let lower = text.to_ascii_lowercase();
@@ -25,6 +30,32 @@ pub(super) fn named(text: &str) -> anyhow::Result<String> {
          64 hex digits, or HEAD"
     );
     Ok(lower)
+}
+
+/// Whether what `HEAD` or a file was before a command is what it is after it. New files in the tree are
+/// what the command made.
+///
+/// # Errors
+/// It is something else, or cannot be had any more.
+pub(super) fn unchanged(args: &GateArgs, candidate: &str) -> anyhow::Result<()> {
+    let folder = Path::new(".");
+    let now = match (args.candidate.as_deref(), &args.candidate_file) {
+        (Some(HEAD), _) => {
+            let changes = changes(folder, "--untracked-files=no")?;
+            if let Some(first) = changes.lines().next() {
+                let first = onrecord_verify::escape(first);
+                bail!("files of the commit changed while the command ran, such as `{first}`");
+            }
+            commit(folder)?
+        }
+        (None, Some(path)) => of_file(path)?,
+        _ => return Ok(()),
+    };
+    ensure!(
+        now == candidate,
+        "the candidate became {now} while the command ran"
+    );
+    Ok(())
 }
 
 /// The SHA-256 of a file.
@@ -50,7 +81,7 @@ fn head(folder: &Path) -> anyhow::Result<String> {
         git(folder, None, &["rev-parse", "--is-inside-work-tree"])?.trim() == "true",
         "HEAD is not what is here: the folder is not in the tree that git looks at"
     );
-    let commit = git(folder, None, &["rev-parse", "--verify", "HEAD^{commit}"])?;
+    let commit = commit(folder)?;
     let changes = changes(folder, "--untracked-files=normal")?;
     if let Some(first) = changes.lines().next() {
         bail!(
@@ -60,6 +91,11 @@ fn head(folder: &Path) -> anyhow::Result<String> {
             onrecord_verify::escape(first)
         );
     }
+    Ok(commit)
+}
+
+fn commit(folder: &Path) -> anyhow::Result<String> {
+    let commit = git(folder, None, &["rev-parse", "--verify", "HEAD^{commit}"])?;
     named(commit.trim())
 }
 
