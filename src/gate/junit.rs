@@ -18,6 +18,8 @@ struct Open {
 struct Junit {
     case: Option<Open>,
     claims: Claims,
+    /// Tests in no suite that claims a total.
+    unclaimed: u64,
     total: Outermost,
     bad: Outermost,
     time: Outermost,
@@ -64,6 +66,8 @@ pub(super) fn read(mut xml: Xml<impl Read>) -> io::Result<Reading> {
     // Some tools leave skipped tests out of the total, others the suites that did not run at all.
     let run = counts.total() - counts.skipped;
     let without_errors = counts.total() - counts.errors;
+    let total = junit.claims.total;
+    junit.claims.total = total.map(|total| total.saturating_add(junit.unclaimed));
     reading.compare(junit.claims, &[run, without_errors]);
     Ok(reading)
 }
@@ -142,6 +146,7 @@ impl Junit {
         if name == "testcase" && depth == open.depth {
             let message = open.message.as_deref();
             reading.case(open.case, &open.name, message);
+            self.unclaimed += u64::from(self.total.0.is_none());
             self.case = None;
         } else if depth == open.depth + 1
             && matches!(name, "failure" | "error")

@@ -16,6 +16,7 @@ mod sarif;
 mod tally;
 mod tap;
 mod trx;
+mod unittest;
 mod verdict;
 mod xml;
 mod xunit;
@@ -55,6 +56,8 @@ pub enum Format {
     Cargo,
     /// What pytest prints.
     Pytest,
+    /// What Python's unittest prints.
+    Unittest,
     /// The Test Anything Protocol.
     Tap,
     /// A log of which only an exit code speaks.
@@ -63,7 +66,7 @@ pub enum Format {
 
 impl Format {
     /// Every format.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Junit,
         Self::Trx,
         Self::Nunit,
@@ -73,6 +76,7 @@ impl Format {
         Self::GoTest,
         Self::Cargo,
         Self::Pytest,
+        Self::Unittest,
         Self::Tap,
         Self::Plain,
     ];
@@ -89,6 +93,7 @@ impl Format {
             Self::GoTest => "go-test",
             Self::Cargo => "cargo",
             Self::Pytest => "pytest",
+            Self::Unittest => "unittest",
             Self::Tap => "tap",
             Self::Plain => "plain",
         }

@@ -229,6 +229,67 @@ fn pytest_summaries() {
     assert!(found.failures[0].name.starts_with("tests/a.py::b"));
 }
 
+#[test]
+fn unittest_summaries() {
+    let rule = "-".repeat(70);
+    for (log, said) in [
+        ("Ran 3 tests in 0.001s\n\nOK\n", "unittest pass 3/0/0/0"),
+        (
+            "Ran 9 tests in 0.001s\n\nFAILED (failures=1, errors=2, skipped=1, expected failures=1, unexpected successes=1)\n",
+            "unittest fail 3/2/2/2",
+        ),
+        (
+            "Ran 1 test in 0.001s\n\nOK (skipped=1)\nDestroying test database\n",
+            "unittest skipped 0/0/0/1 all_skipped",
+        ),
+        (
+            "Ran 0 tests in 0.000s\n\nOK\n",
+            "unittest error 0/0/0/0 no_tests",
+        ),
+        (
+            "Ran 0 tests in 0.000s\n\nNO TESTS RAN\n",
+            "unittest error 0/0/0/0 no_tests",
+        ),
+        // A class that could not be set up is in no count of tests.
+        (
+            "Ran 0 tests in 0.000s\n\nFAILED (errors=1)\n",
+            "unittest fail 0/0/1/0",
+        ),
+        (
+            "Ran 2 tests in 0.000s\n\nFAILED\n",
+            "unittest fail 2/0/0/0 run_failed",
+        ),
+        (
+            "Ran 2 tests in 0.100s\n\nPASSED (skips=1, successes=1)\n",
+            "unittest pass 1/0/0/1",
+        ),
+        (
+            "Ran 1 test in 0.1s\n\nOK\nRan 1 test in 0.1s\n\nFAILED (failures=1)\n",
+            "unittest fail 1/1/0/0",
+        ),
+        // Broken off.
+        (
+            "Ran 3 tests in 0.001s\n",
+            "unittest error 0/0/0/0 truncated",
+        ),
+        // What only looks like it.
+        ("Ran 3 tests in 0.001s\nSee the report\nOK\n", "unknown"),
+        ("Ran 2 tests for a.sol\nOK\n", "unknown"),
+        ("Ran 1 test suite in 5.1ms\nOK\n", "unknown"),
+        ("Ran 5 tests across 1 files. [10ms]\nOK\n", "unknown"),
+        ("OK\n", "unknown"),
+    ] {
+        assert_eq!(line(log), said, "{log}");
+    }
+    let log = format!(
+        "F\n{}\nFAIL: test_b (m.T.test_b)\n{rule}\nERROR: no\n{rule}\nRan 1 test in 0.001s\n\nFAILED (failures=1)\n",
+        "=".repeat(70)
+    );
+    let found = reading(log);
+    assert_eq!(found.failures.len(), 1);
+    assert_eq!(found.failures[0].name, "test_b (m.T.test_b)");
+}
+
 const OK: &str = "test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.50s\n";
 
 #[test]

@@ -113,6 +113,11 @@ fn totals_that_do_not_fit_are_no_pass() {
              <testsuite><testsuite tests='1' failures='0'><testcase/></testsuite></testsuite></testsuites>",
             "junit pass 2/0/0/0",
         ),
+        // A test beside the suites, which is in no total.
+        (
+            "<testsuites><testcase/><testsuite tests='1'><testcase/></testsuite></testsuites>",
+            "junit pass 2/0/0/0",
+        ),
         (
             "<testsuites tests='2'><testsuite tests='1'><testcase/></testsuite><testsuite tests='1'/></testsuites>",
             "junit error 1/0/0/0 totals_differ",
