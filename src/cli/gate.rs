@@ -155,16 +155,14 @@ async fn files(args: &GateArgs, client: &Client) -> anyhow::Result<ExitCode> {
         let reading = match opened(&copy, options(args)) {
             Ok(reading) => reading,
             Err(GateError::Unknown { is_log: true, .. }) if args.exit.is_some() => Reading::plain(),
-            Err(error @ GateError::Unknown { is_log: true, .. }) => bail!(
-                "{}: {error}; name it with --format, or give the exit code with --exit, which then is \
-                 the verdict",
-                path.display()
-            ),
-            // What should have been a report is not taken for a log that says nothing.
-            Err(error @ GateError::Unknown { .. }) => bail!(
-                "{}: {error}; name it with --format, which is `plain` where the exit code alone is to \
-                 be the verdict",
-                path.display()
+            Err(error @ GateError::Unknown { is_log, .. }) => bail!(
+                "{}: {error}; name it with --format, {}",
+                path.display(),
+                // What should have been a report is not taken for a log that says nothing.
+                match is_log {
+                    true => "or give the exit code with --exit, which then is the verdict",
+                    false => "which is `plain` where the exit code alone is to be the verdict",
+                }
             ),
             Err(error) => return Err(error).context(path.display().to_string()),
         };

@@ -95,7 +95,7 @@ impl Cargo {
             return;
         };
         let before = self.reading.counts.total();
-        let (mut known, mut failed) = (false, 0);
+        let (mut known, mut bad) = (false, false);
         for part in counts.split(';') {
             let part = part.trim();
             if let Some(time) = part.strip_prefix("finished in ") {
@@ -112,14 +112,14 @@ impl Cargo {
                 _ => continue,
             };
             known |= what == "passed";
-            failed += if what == "failed" { count } else { 0 };
+            bad |= what == "failed" && count > 0;
             self.reading.counts.add(case, count);
         }
         if !known {
             return;
         }
         self.found = true;
-        if word != "ok" && failed == 0 {
+        if word != "ok" && !bad {
             let text = "a binary says FAILED and counts no failure";
             self.reading.notice("run_failed", Weight::Fails, text);
         }
@@ -150,7 +150,7 @@ impl Cargo {
         self.found = true;
         self.nextest = false;
         self.took(time.trim());
-        let mut summed = 0;
+        let mut summed = 0_u64;
         for part in without_asides(counts).split(',') {
             let Some((count, what)) = counted(part.trim()) else {
                 continue;
@@ -162,7 +162,7 @@ impl Cargo {
                 "timed out" | "exec failed" => Case::Error,
                 _ => continue,
             };
-            summed += if case == Case::Skipped { 0 } else { count };
+            summed = summed.saturating_add(if case == Case::Skipped { 0 } else { count });
             self.reading.counts.add(case, count);
         }
         if ran != planned {

@@ -46,7 +46,7 @@ impl Level {
 /// Whether a JSON object that begins like this is SARIF.
 pub(super) fn fits(head: &str) -> bool {
     let has = |member: &str| head.contains(member);
-    has("\"runs\"") && (has("\"version\"") || has("sarif")) || (has("$schema") && has("sarif"))
+    has("\"runs\"") && (has("\"version\"") || has("sarif")) || (has("\"$schema\"") && has("sarif"))
 }
 
 /// Reads a report. `level` is the lowest that fails.

@@ -15,7 +15,7 @@ pub(super) struct Tap {
     planned: u64,
     /// A plan says that everything is skipped, and why.
     skipped_all: bool,
-    /// `prove` says that the whole failed, be it that a program's exit code is not 0.
+    /// `prove` says that the whole failed, or that a program's exit code is not 0.
     failed: bool,
 }
 
@@ -42,7 +42,7 @@ impl LogReader for Tap {
                 let text = format!("the tests bailed out:{rest}");
                 self.reading.broken("bailed_out", text);
             }
-        } else if line == "Result: FAIL" {
+        } else if line == "Result: FAIL" || line.starts_with("Dubious, test returned ") {
             self.failed = true;
         } else if line == "ok" && self.plans > 0 && self.planned == self.reading.counts.total() {
             // Of `prove -v`, when a stream was as planned.
