@@ -193,6 +193,12 @@ struct Component {
 #[serde(rename_all = "camelCase")]
 struct Invocation {
     execution_successful: Option<bool>,
+    tool_execution_notifications: Option<Vec<Notification>>,
+}
+
+#[derive(Deserialize)]
+struct Notification {
+    level: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -249,6 +255,11 @@ impl<'de> Visitor<'de> for Run<'_> {
                 }
                 "invocations" => {
                     for invocation in map.next_value::<Vec<Invocation>>()? {
+                        let told = invocation.tool_execution_notifications.unwrap_or_default();
+                        if told.iter().any(|one| one.level.as_deref() == Some("error")) {
+                            let text = "the tool says that it met errors of its own";
+                            self.reading.notice("tool_errors", Weight::Told, text);
+                        }
                         if invocation.execution_successful == Some(false) {
                             let text = "the tool says that it did not run to its end";
                             self.reading.broken("run_failed", text);

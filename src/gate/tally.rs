@@ -188,6 +188,13 @@ impl Reading {
         self.notice(code, Weight::NoPass, text);
     }
 
+    /// Whether it is a whole report of tests that has none.
+    fn is_empty(&self) -> bool {
+        let is_broken = |notice: &Notice| notice.weight == Weight::Broken;
+        let says = self.is_plain() || self.empty_is_good || self.notices.iter().any(is_broken);
+        self.counts.total() == 0 && !says
+    }
+
     /// Counts a test, and lists it if it failed.
     pub(super) fn case(&mut self, case: Case, name: &str, message: Option<&str>) {
         self.counts.add(case, 1);
@@ -282,6 +289,7 @@ impl Reading {
 
     /// Adds another report of the same gate.
     pub fn merge(&mut self, mut other: Self) {
+        let one_is_empty = self.is_empty() != other.is_empty();
         // A plain log says nothing, also not that there is no test.
         if self.is_plain() {
             std::mem::swap(self, &mut other);
@@ -317,6 +325,10 @@ impl Reading {
             (one, two) => one.or(two),
         };
         self.tool = self.tool.take().or(other.tool);
+        if one_is_empty {
+            let text = "one of several reports has no test in it";
+            self.notice("empty_report", Weight::Told, text);
+        }
         self.empty_is_good &= empty_is_good;
     }
 }

@@ -142,6 +142,13 @@ fn only_a_scan_that_ended_is_clean() {
             "sarif error 0/0/0/0 run_failed",
         ),
         (
+            log(&format!(
+                "{{{tool},\"results\":[],\"invocations\":[{{\"executionSuccessful\":true,\
+                 \"toolExecutionNotifications\":[{{\"level\":\"note\"}},{{\"level\":\"error\"}}]}}]}}"
+            )),
+            "sarif pass 0/0/0/0 tool_errors",
+        ),
+        (
             run("[]").replace("2.1.0\",\"runs", "1.0.0\",\"runs"),
             "sarif error 0/0/0/0 version",
         ),
