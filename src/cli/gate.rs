@@ -8,6 +8,7 @@ mod evidence;
 mod job;
 mod post;
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write as _;
@@ -140,18 +141,28 @@ pub async fn run(args: GateArgs, client: Client) -> anyhow::Result<ExitCode> {
 /// Records files.
 async fn files(args: &GateArgs, client: &Client) -> anyhow::Result<ExitCode> {
     let folder = evidence::folder()?;
+    each_once(&args.files)?;
     let mut members = Vec::new();
     let mut whole: Option<Reading> = None;
     for (index, path) in args.files.iter().enumerate() {
+        ensure!(
+            path.as_os_str() == "-" || path.exists(),
+            "{}: there is no such file; a command to run is given after `--`",
+            path.display()
+        );
         let copy = folder.path().join(format!("evidence-{}", index + 1));
         evidence::copy(path, &copy)?;
         let reading = match opened(&copy, options(args)) {
             Ok(reading) => reading,
-            Err(GateError::Unknown { .. }) if args.exit.is_some() => Reading::plain(),
-            Err(error @ GateError::Unknown { .. }) => bail!(
-                "{}: {error}; name it with --format, or give the exit code with --exit, which then is \
-                 the verdict",
-                path.display()
+            Err(GateError::Unknown { is_log: true, .. }) if args.exit.is_some() => Reading::plain(),
+            Err(error @ GateError::Unknown { is_log, .. }) => bail!(
+                "{}: {error}; name it with --format, {}",
+                path.display(),
+                // What should have been a report is not taken for a log that says nothing.
+                match is_log {
+                    true => "or give the exit code with --exit, which then is the verdict",
+                    false => "which is `plain` where the exit code alone is to be the verdict",
+                }
             ),
             Err(error) => return Err(error).context(path.display().to_string()),
         };
@@ -190,6 +201,7 @@ async fn files(args: &GateArgs, client: &Client) -> anyhow::Result<ExitCode> {
 
 /// Runs a command and records it.
 async fn command(args: &GateArgs, client: &Client) -> anyhow::Result<ExitCode> {
+    each_once(&args.report)?;
     let program = args.command.first().map(Path::new);
     let name = name(args, program.and_then(Path::file_name).map(Path::new))?;
     let mut job = Job::new(args, name)?;
@@ -214,7 +226,10 @@ async fn command(args: &GateArgs, client: &Client) -> anyhow::Result<ExitCode> {
         tokio::join!(running, posting).0
     }?;
     job.of_command(&args.command, &ran);
-    let reading = readings(args, &mut job, folder.path(), &before, (&stdout, &stderr));
+    let mut reading = readings(args, &mut job, folder.path(), &before, (&stdout, &stderr));
+    if let Err(changed) = candidate::unchanged(args, job.candidate()) {
+        reading.doubt("candidate_changed", format!("{changed:#}"));
+    }
     let verdict = job.judged(
         args,
         &reading,
@@ -252,8 +267,8 @@ fn readings(
                 "no_report",
                 format!("the command did not write {}", path.display()),
             )
-        } else if let Err(error) = evidence::copy(path, &copy) {
-            Reading::unreadable("no_report", error.to_string())
+        } else if let Err(error) = evidence::copy_report(path, &copy) {
+            Reading::unreadable("no_report", format!("{error:#}"))
         } else {
             let reading = opened(&copy, options(args)).unwrap_or_else(|error| {
                 Reading::unreadable("unknown_format", format!("{}: {error}", path.display()))
@@ -314,6 +329,16 @@ fn kept(job: &Job, folder: tempfile::TempDir, error: Failure) -> anyhow::Error {
             folder.display()
         ),
     }
+}
+
+/// What is counted twice is more than there is.
+fn each_once(paths: &[PathBuf]) -> anyhow::Result<()> {
+    let mut seen = HashSet::new();
+    for path in paths {
+        let own = path.canonicalize().unwrap_or_else(|_| path.clone());
+        ensure!(seen.insert(own), "{} is given twice", path.display());
+    }
+    Ok(())
 }
 
 fn options(args: &GateArgs) -> Options {

@@ -10,6 +10,10 @@ pub(super) struct Cargo {
     found: bool,
     /// Tests that the binary being run has announced, until its summary comes.
     announced: Option<u64>,
+    /// Within a run of nextest, which shows what a failed test printed: a summary of one test among it.
+    nextest: bool,
+    /// Cargo says that tests failed; those without libtest's harness say so in no other way.
+    failed: bool,
 }
 
 impl Default for Cargo {
@@ -18,6 +22,8 @@ impl Default for Cargo {
             reading: Reading::new(Format::Cargo),
             found: false,
             announced: None,
+            nextest: false,
+            failed: false,
         }
     }
 }
@@ -25,25 +31,33 @@ impl Default for Cargo {
 impl LogReader for Cargo {
     fn line(&mut self, line: &str) {
         let line = line.trim();
-        if let Some(count) = running(line) {
+        if starting(line) {
+            self.end_binary();
+            self.nextest = true;
+        } else if let Some(rest) = line.strip_prefix("Summary [") {
+            self.nextest(rest);
+        } else if line.starts_with("error: could not compile `") {
+            self.found = true;
+            self.reading
+                .broken("did_not_compile", "the tests did not compile");
+        } else if FAILED.iter().any(|words| line.starts_with(words)) {
+            self.failed = true;
+        } else if self.nextest {
+            // They are shown once more after the summary.
+            if let Some(name) = nextest_failure(line) {
+                self.reading.list(Case::Failed, name, None);
+            }
+        } else if let Some(count) = running(line) {
             self.end_binary();
             self.announced = Some(count);
         } else if let Some(rest) = line.strip_prefix("test result: ") {
             self.summary(rest);
-        } else if let Some(rest) = line.strip_prefix("Summary [") {
-            self.nextest(rest);
         } else if let Some(test) = line.strip_prefix("test ") {
             if self.announced.is_some()
                 && let Some(name) = test.strip_suffix(" ... FAILED")
             {
                 self.reading.list(Case::Failed, name, None);
             }
-        } else if let Some(rest) = nextest_failure(line) {
-            self.reading.list(Case::Failed, rest, None);
-        } else if line.starts_with("error: could not compile `") {
-            self.found = true;
-            self.reading
-                .broken("did_not_compile", "the tests did not compile");
         } else if line.starts_with("error: no tests to run") {
             self.found = true;
         }
@@ -51,6 +65,16 @@ impl LogReader for Cargo {
 
     fn finish(mut self: Box<Self>) -> Option<Reading> {
         self.end_binary();
+        if self.nextest {
+            self.found = true;
+            let text = "a run of nextest has no summary: it broke off";
+            self.reading.broken("truncated", text);
+        }
+        if self.failed && self.reading.counts.bad() == 0 {
+            self.found = true;
+            let text = "cargo says that tests failed, and no test is counted as failed";
+            self.reading.notice("run_failed", Weight::Fails, text);
+        }
         self.found.then_some(self.reading)
     }
 }
@@ -71,7 +95,7 @@ impl Cargo {
             return;
         };
         let before = self.reading.counts.total();
-        let (mut known, mut failed) = (false, 0);
+        let (mut known, mut bad) = (false, false);
         for part in counts.split(';') {
             let part = part.trim();
             if let Some(time) = part.strip_prefix("finished in ") {
@@ -88,14 +112,14 @@ impl Cargo {
                 _ => continue,
             };
             known |= what == "passed";
-            failed += if what == "failed" { count } else { 0 };
+            bad |= what == "failed" && count > 0;
             self.reading.counts.add(case, count);
         }
         if !known {
             return;
         }
         self.found = true;
-        if word != "ok" && failed == 0 {
+        if word != "ok" && !bad {
             let text = "a binary says FAILED and counts no failure";
             self.reading.notice("run_failed", Weight::Fails, text);
         }
@@ -124,8 +148,9 @@ impl Cargo {
             return;
         };
         self.found = true;
+        self.nextest = false;
         self.took(time.trim());
-        let mut summed = 0;
+        let mut summed = 0_u64;
         for part in without_asides(counts).split(',') {
             let Some((count, what)) = counted(part.trim()) else {
                 continue;
@@ -137,7 +162,7 @@ impl Cargo {
                 "timed out" | "exec failed" => Case::Error,
                 _ => continue,
             };
-            summed += if case == Case::Skipped { 0 } else { count };
+            summed = summed.saturating_add(if case == Case::Skipped { 0 } else { count });
             self.reading.counts.add(case, count);
         }
         if ran != planned {
@@ -157,6 +182,20 @@ impl Cargo {
             self.reading.duration_ms = Some(sum);
         }
     }
+}
+
+/// What cargo and nextest say at the end of a run with failures.
+const FAILED: [&str; 4] = [
+    "error: test failed, to rerun",
+    "error: doctest failed, to rerun",
+    "error: bench failed, to rerun",
+    "error: test run failed",
+];
+
+/// `Starting 3 tests across 2 binaries`, as nextest says.
+fn starting(line: &str) -> bool {
+    let rest = line.strip_prefix("Starting ").and_then(counted);
+    rest.is_some_and(|(_, what)| what.starts_with("test") && what.contains(" across "))
 }
 
 /// `running 3 tests`
@@ -185,11 +224,14 @@ fn without_asides(text: &str) -> String {
         .collect()
 }
 
-/// `FAIL [   0.005s] crate::bin test::name`, as nextest says when a test ends.
+/// `FAIL [   0.005s] (2/9) crate::bin test::name`, as nextest says when a test ends.
 fn nextest_failure(line: &str) -> Option<&str> {
     ["FAIL [", "TIMEOUT [", "SIGABRT [", "SIGSEGV ["]
         .into_iter()
         .find_map(|word| line.strip_prefix(word))
         .and_then(|rest| rest.split_once("s] "))
-        .map(|(_, name)| name)
+        .map(|(_, name)| match name.split_once(") ") {
+            Some((count, name)) if count.starts_with('(') => name,
+            _ => name,
+        })
 }

@@ -203,6 +203,8 @@ pub(super) struct GoTest {
     began: u64,
     ended: u64,
     failed: u64,
+    /// The test that began last.
+    latest: String,
 }
 
 impl Default for GoTest {
@@ -213,37 +215,35 @@ impl Default for GoTest {
             began: 0,
             ended: 0,
             failed: 0,
+            latest: String::new(),
         }
     }
 }
 
 impl LogReader for GoTest {
     fn line(&mut self, line: &str) {
-        let text = line.trim_start();
-        if line.starts_with("=== RUN ") {
+        // An event of `-json`, which quotes such lines.
+        if line.starts_with('{') && line.ends_with('}') {
+            return;
+        }
+        if let Some((_, name)) = line.split_once("=== RUN   ") {
             self.began += 1;
-        } else if let Some(rest) = text.strip_prefix("--- ") {
+            self.latest = name.trim_end().to_owned();
+        } else if let Some(rest) = line.trim_start().strip_prefix("--- ") {
             self.test(rest);
-        } else if self.found || self.began > 0 {
-            if line.starts_with("ok  \t") {
-                self.end_package(false);
-            } else if let Some(package) = line.strip_prefix("FAIL\t") {
-                if self.failed == 0 && self.began <= self.ended {
-                    let name = package.split('\t').next().unwrap_or("");
-                    let message = "the package failed, and no test of it";
-                    self.reading.case(Case::Error, name, Some(message));
-                }
-                self.end_package(true);
+        } else if let Some((_, rest)) = line.rsplit_once("--- ") {
+            // After what the test printed without an end of the line.
+            if ended(rest).is_some_and(|(_, name)| name == self.latest) {
+                self.test(rest);
             }
-        } else if line.starts_with("FAIL\t") && line.ends_with("failed]") {
-            // `[build failed]` or `[setup failed]`, before any test.
-            self.found = true;
-            let name = line.split('\t').nth(1).unwrap_or("");
-            self.reading.case(
-                Case::Error,
-                name,
-                Some("the package failed, and no test of it"),
-            );
+        } else if let Some(package) = failed_package(line) {
+            if self.failed == 0 && self.began <= self.ended {
+                let message = "the package failed, and no test of it";
+                self.reading.case(Case::Error, package, Some(message));
+            }
+            self.end_package(true);
+        } else if line.starts_with("ok  \t") && (self.found || self.began > 0) {
+            self.end_package(false);
         }
     }
 
@@ -260,27 +260,13 @@ impl LogReader for GoTest {
 }
 
 impl GoTest {
-    /// `PASS: TestName (0.00s)`
     fn test(&mut self, rest: &str) {
-        let Some((word, rest)) = rest.split_once(": ") else {
-            return;
-        };
-        let case = match word {
-            "PASS" => Case::Passed,
-            "FAIL" => Case::Failed,
-            "SKIP" => Case::Skipped,
-            _ => return,
-        };
-        let Some((name, time)) = rest.rsplit_once(" (") else {
-            return;
-        };
-        if !time.ends_with("s)") {
-            return;
+        if let Some((case, name)) = ended(rest) {
+            self.found = true;
+            self.ended += 1;
+            self.failed += u64::from(case == Case::Failed);
+            self.reading.case(case, name, None);
         }
-        self.found = true;
-        self.ended += 1;
-        self.failed += u64::from(case == Case::Failed);
-        self.reading.case(case, name, None);
     }
 
     /// Tests that began and did not end were broken off.
@@ -295,4 +281,25 @@ impl GoTest {
         }
         (self.began, self.ended, self.failed) = (0, 0, 0);
     }
+}
+
+/// `PASS: TestName (0.00s)`
+fn ended(rest: &str) -> Option<(Case, &str)> {
+    let (word, rest) = rest.split_once(": ")?;
+    let case = match word {
+        "PASS" => Case::Passed,
+        "FAIL" => Case::Failed,
+        "SKIP" => Case::Skipped,
+        _ => return None,
+    };
+    let (name, time) = rest.rsplit_once(" (")?;
+    time.ends_with("s)").then_some((case, name))
+}
+
+/// The package of `FAIL\tpackage\t0.01s` and `FAIL\tpackage [build failed]`, with or without `-v`.
+fn failed_package(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("FAIL\t")?;
+    let (package, time) = rest.split_once('\t').unwrap_or((rest, ""));
+    let is_timed = time.starts_with(|one: char| one.is_ascii_digit());
+    (is_timed || rest.ends_with("failed]")).then_some(package)
 }

@@ -2,9 +2,9 @@
 
 use std::io::{self, Read};
 
-use super::Format;
 use super::tally::{Case, Claims, Reading, seconds_ms};
 use super::xml::{Element, Piece, Xml, expect_root};
+use super::{Format, Weight};
 
 /// A test case being read.
 struct Open {
@@ -18,10 +18,25 @@ struct Open {
 struct Junit {
     case: Option<Open>,
     claims: Claims,
-    /// Depth of the outermost element that claims totals; those within it are part of them.
-    claimed: Option<usize>,
-    /// Depth of the outermost element with a time.
-    timed: Option<usize>,
+    /// Tests in no suite that claims a total.
+    unclaimed: u64,
+    total: Outermost,
+    bad: Outermost,
+    time: Outermost,
+}
+
+/// Depth of the open element that claims something; what those within it claim is part of it.
+#[derive(Default)]
+struct Outermost(Option<usize>);
+
+impl Outermost {
+    fn is(&mut self, depth: usize) -> bool {
+        *self.0.get_or_insert(depth) == depth
+    }
+
+    fn end(&mut self, depth: usize) {
+        self.0 = self.0.filter(|own| *own != depth);
+    }
 }
 
 /// Reads a report.
@@ -51,6 +66,8 @@ pub(super) fn read(mut xml: Xml<impl Read>) -> io::Result<Reading> {
     // Some tools leave skipped tests out of the total, others the suites that did not run at all.
     let run = counts.total() - counts.skipped;
     let without_errors = counts.total() - counts.errors;
+    let total = junit.claims.total;
+    junit.claims.total = total.map(|total| total.saturating_add(junit.unclaimed));
     reading.compare(junit.claims, &[run, without_errors]);
     Ok(reading)
 }
@@ -63,7 +80,7 @@ impl Junit {
                 self.case = Some(Open {
                     depth: element.depth,
                     name: name(element),
-                    case: status(element),
+                    case: status(element, reading),
                     message: None,
                 });
             }
@@ -74,34 +91,27 @@ impl Junit {
 
     /// Totals and times are taken from the outermost suite that has them.
     fn suite(&mut self, element: &Element, reading: &mut Reading) {
-        let outermost = |place: &mut Option<usize>| {
-            let within = place.is_some_and(|depth| element.depth > depth);
-            if !within {
-                *place = Some(element.depth);
-            }
-            !within
-        };
-        if element.get("tests").is_some() && outermost(&mut self.claimed) {
-            let total = element.count("tests", reading);
-            let mut bad = 0_u64;
-            for member in ["failures", "errors"] {
-                bad = bad.saturating_add(element.count(member, reading).unwrap_or(0));
-            }
-            self.claims.bad = self.claims.bad.saturating_add(bad);
-            if let Some(total) = total {
-                let sum = self.claims.total.unwrap_or(0).saturating_add(total);
-                self.claims.total = Some(sum);
+        let depth = element.depth;
+        if element.get("tests").is_some()
+            && self.total.is(depth)
+            && let Some(total) = element.count("tests", reading)
+        {
+            let sum = self.claims.total.unwrap_or(0).saturating_add(total);
+            self.claims.total = Some(sum);
+        }
+        let bad = ["failures", "errors"];
+        if bad.iter().any(|name| element.get(name).is_some()) && self.bad.is(depth) {
+            for name in bad {
+                let count = element.count(name, reading).unwrap_or(0);
+                self.claims.bad = self.claims.bad.saturating_add(count);
             }
         }
         if let Some(ms) = element.get("time").and_then(seconds_ms)
-            && outermost(&mut self.timed)
+            && self.time.is(depth)
         {
             reading.duration_ms = Some(reading.duration_ms.unwrap_or(0).saturating_add(ms));
         }
-        if self.claimed.is_none_or(|depth| element.depth <= depth) {
-            let version = element.get("version");
-            reading.tool(element.get("tool"), version);
-        }
+        reading.tool(element.get("tool"), element.get("version"));
     }
 
     /// A failure, an error or a mark of skipping: of the open test, or of a suite as a whole.
@@ -127,10 +137,16 @@ impl Junit {
     }
 
     fn end(&mut self, name: &str, depth: usize, text: &str, reading: &mut Reading) {
-        let Some(open) = &mut self.case else { return };
+        let Some(open) = &mut self.case else {
+            for place in [&mut self.total, &mut self.bad, &mut self.time] {
+                place.end(depth);
+            }
+            return;
+        };
         if name == "testcase" && depth == open.depth {
             let message = open.message.as_deref();
             reading.case(open.case, &open.name, message);
+            self.unclaimed += u64::from(self.total.0.is_none());
             self.case = None;
         } else if depth == open.depth + 1
             && matches!(name, "failure" | "error")
@@ -152,16 +168,29 @@ fn weight(case: Case) -> u8 {
     }
 }
 
-/// What an attribute says of a test that has no element for it.
-fn status(element: &Element) -> Case {
-    let result = element.get("result");
-    let word = result.or(element.get("status")).unwrap_or("");
-    match word.to_ascii_lowercase().as_str() {
-        "failed" | "failure" | "fail" => Case::Failed,
-        "error" | "errored" | "broken" => Case::Error,
-        "skipped" | "disabled" | "notrun" | "suppressed" | "ignored" | "pending" => Case::Skipped,
-        _ => Case::Passed,
-    }
+/// What its attributes say of a test, which may have no element for it: the worse of the two.
+fn status(element: &Element, reading: &mut Reading) -> Case {
+    let words = ["result", "status"]
+        .into_iter()
+        .filter_map(|name| element.get(name));
+    let cases = words.map(|word| match word.trim().to_ascii_lowercase().as_str() {
+        "" | "passed" | "pass" | "success" | "successful" | "succeeded" | "ok" | "run"
+        | "completed" | "complete" | "executed" | "finished" | "done" | "fixed" | "expected"
+        | "xpassed" | "flaky" | "warning" => Case::Passed,
+        "failed" | "failure" | "fail" | "unexpected" | "regression" => Case::Failed,
+        "error" | "errored" | "broken" | "timeout" | "timedout" | "aborted" | "crashed"
+        | "interrupted" | "cancelled" | "canceled" => Case::Error,
+        "skipped" | "skip" | "disabled" | "notrun" | "not_run" | "suppressed" | "ignored"
+        | "pending" | "todo" | "inconclusive" | "notexecuted" | "xfailed" => Case::Skipped,
+        _ => {
+            let text = format!("the status {word:?} is none that is known: taken as an error");
+            reading.notice("unknown_outcome", Weight::Told, text);
+            Case::Error
+        }
+    });
+    cases
+        .max_by_key(|case| weight(*case))
+        .unwrap_or(Case::Passed)
 }
 
 fn name(element: &Element) -> String {

@@ -79,7 +79,11 @@ impl<R: Read> Lines<R> {
                 Err(error) if long && error.error_len().is_none() => {
                     String::from_utf8_lossy(&self.bytes)
                 }
-                Err(_) => WINDOWS_1252.decode_without_bom_handling(&self.bytes).0,
+                // Bytes that it has no character for are letters of some other encoding, no controls.
+                Err(_) => {
+                    let text = WINDOWS_1252.decode_without_bom_handling(&self.bytes).0;
+                    Cow::Owned(text.replace(|one| matches!(one, '\u{80}'..='\u{9f}'), "\u{fffd}"))
+                }
             };
             let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
             look(after_time(&visible(text)));
@@ -190,6 +194,8 @@ mod tests {
     fn every_encoding_is_read() {
         assert_eq!(lines("\u{feff}ä\r\nb".as_bytes()), ["ä", "", "b"]);
         assert_eq!(lines(b"gr\xfcn\nb\n"), ["grün", "b"]);
+        // A letter of another encoding does not hide what follows it.
+        assert_eq!(lines(b"ok \x90 # SKIP\n"), ["ok \u{fffd} # SKIP"]);
         let wide = |text: &str, little: bool| -> Vec<u8> {
             let units = text.encode_utf16();
             let bytes = |unit: u16| {

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 
 use super::lines::Lines;
 use super::tally::Reading;
-use super::{Format, Weight, cargo, go, pytest, tap};
+use super::{Format, Weight, cargo, go, pytest, tap, unittest};
 
 /// A reader of one format.
 pub(super) trait LogReader {
@@ -28,6 +28,7 @@ pub(super) fn read(
         (Format::GoTest, Box::<go::GoTest>::default()),
         (Format::Cargo, Box::<cargo::Cargo>::default()),
         (Format::Pytest, Box::<pytest::Pytest>::default()),
+        (Format::Unittest, Box::<unittest::Unittest>::default()),
         (Format::Tap, Box::<tap::Tap>::default()),
     ];
     readers.retain(|(format, _)| only.is_none_or(|only| only == *format));

@@ -16,6 +16,7 @@ mod sarif;
 mod tally;
 mod tap;
 mod trx;
+mod unittest;
 mod verdict;
 mod xml;
 mod xunit;
@@ -55,6 +56,8 @@ pub enum Format {
     Cargo,
     /// What pytest prints.
     Pytest,
+    /// What Python's unittest prints.
+    Unittest,
     /// The Test Anything Protocol.
     Tap,
     /// A log of which only an exit code speaks.
@@ -63,7 +66,7 @@ pub enum Format {
 
 impl Format {
     /// Every format.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Junit,
         Self::Trx,
         Self::Nunit,
@@ -73,6 +76,7 @@ impl Format {
         Self::GoTest,
         Self::Cargo,
         Self::Pytest,
+        Self::Unittest,
         Self::Tap,
         Self::Plain,
     ];
@@ -89,6 +93,7 @@ impl Format {
             Self::GoTest => "go-test",
             Self::Cargo => "cargo",
             Self::Pytest => "pytest",
+            Self::Unittest => "unittest",
             Self::Tap => "tap",
             Self::Plain => "plain",
         }
@@ -123,17 +128,27 @@ pub enum GateError {
     #[error(
         "this is none of the formats that were tried ({}){}",
         tried(),
-        root.as_ref().map(|root| format!("; its root element is <{root}>")).unwrap_or_default()
+        but(root.as_deref(), *is_log)
     )]
     Unknown {
         /// The root element, where it is XML.
         root: Option<String>,
+        /// Whether it may be a log of some other tool: it is neither empty nor XML.
+        is_log: bool,
     },
 }
 
 fn tried() -> String {
     let names = Format::ALL.map(Format::as_str);
     names[..names.len() - 1].join(", ")
+}
+
+fn but(root: Option<&str>, is_log: bool) -> String {
+    match root {
+        Some(root) => format!("; its root element is <{root}>"),
+        None if !is_log => "; it is empty, or cut off before it says anything".to_owned(),
+        None => String::new(),
+    }
 }
 
 /// Reads a report to its end.
@@ -151,7 +166,10 @@ pub fn read(input: impl Read, options: Options) -> Result<Reading, GateError> {
         Some(Format::Plain) => return Ok(Reading::plain()),
         Some(format) => Some(format),
         None if kind.start == Some('<') => match xml::root(&kind.text) {
-            Some(root) => Some(of_root(&root).ok_or(GateError::Unknown { root: Some(root) })?),
+            Some(root) => Some(of_root(&root).ok_or(GateError::Unknown {
+                root: Some(root),
+                is_log: false,
+            })?),
             None => None,
         },
         None if kind.start == Some('{') && sarif::fits(&kind.text) => Some(Format::Sarif),
@@ -166,7 +184,12 @@ pub fn read(input: impl Read, options: Options) -> Result<Reading, GateError> {
         Some(Format::Sarif) => sarif::read(decode::Utf8::new(input, &kind), options.sarif_level)?,
         other => match log::read(lines::Lines::new(input, &kind), other)? {
             Some(reading) => reading,
-            None => return Err(GateError::Unknown { root: None }),
+            None => {
+                return Err(GateError::Unknown {
+                    root: None,
+                    is_log: !matches!(kind.start, None | Some('<')),
+                });
+            }
         },
     };
     Ok(reading)

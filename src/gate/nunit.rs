@@ -13,7 +13,7 @@ use super::{Format, Weight};
 pub(super) fn read(mut xml: Xml<impl Read>) -> io::Result<Reading> {
     let mut reading = Reading::new(Format::Nunit);
     let mut claims = Claims::default();
-    let mut not_run = 0;
+    let (mut not_run, mut failed) = (0, false);
     let mut open: Option<(usize, String, Case, Option<String>)> = None;
     let mut depth = 0;
     while let Some(piece) = xml.next(&mut reading)? {
@@ -23,6 +23,10 @@ pub(super) fn read(mut xml: Xml<impl Read>) -> io::Result<Reading> {
                     return Ok(reading);
                 }
                 depth = element.depth + 1;
+                // A suite fails without a test of it where its setting up or tearing down does.
+                let whole = matches!(element.name.as_str(), "test-run" | "test-suite");
+                let result = element.get("result").unwrap_or("");
+                failed |= whole && (result.starts_with("Fail") || result.starts_with("Error"));
                 match element.name.as_str() {
                     "test-run" if element.depth == 0 => run(&element, &mut claims, &mut reading),
                     "test-results" if element.depth == 0 => {
@@ -59,6 +63,10 @@ pub(super) fn read(mut xml: Xml<impl Read>) -> io::Result<Reading> {
     let total = reading.counts.total();
     // Version 2 counts those that were not run apart.
     reading.compare(claims, &[total.saturating_sub(not_run)]);
+    if failed && reading.counts.bad() == 0 {
+        let text = "the run as a whole failed, though no test in it did";
+        reading.notice("run_failed", Weight::Fails, text);
+    }
     Ok(reading)
 }
 
@@ -67,11 +75,6 @@ fn run(element: &Element, claims: &mut Claims, reading: &mut Reading) {
     claims.bad = element.count("failed", reading).unwrap_or(0);
     reading.duration_ms = element.get("duration").and_then(seconds_ms);
     reading.tool(Some("NUnit"), element.get("engine-version"));
-    let result = element.get("result").unwrap_or("");
-    if result.starts_with("Failed") && claims.bad == 0 {
-        let text = "the run as a whole is Failed: something outside of the tests broke";
-        reading.notice("run_failed", Weight::Fails, text);
-    }
 }
 
 fn results(element: &Element, claims: &mut Claims, reading: &mut Reading) -> u64 {

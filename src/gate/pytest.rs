@@ -50,6 +50,10 @@ impl LogReader for Pytest {
             self.listed(Case::Failed, rest);
         } else if let Some(rest) = text.strip_prefix("ERROR ") {
             self.listed(Case::Error, rest);
+        } else if text.starts_with("!!!") && text.ends_with("!!!") {
+            // `!!! KeyboardInterrupt !!!`, and then a summary of what was run until then.
+            let text = "pytest was stopped: not all tests were run";
+            self.reading.notice("cancelled", Weight::NoPass, text);
         } else if line.starts_with("INTERNALERROR>") {
             self.began = self.began.max(1);
             self.reading
@@ -109,8 +113,9 @@ impl Pytest {
             Some((name, message)) => (name, Some(message)),
             None => (rest, None),
         };
-        // A log has other lines that begin so; a test is named by its file.
-        if name.contains(".py") && !name.contains(": ") {
+        // A log has other lines that begin so, and pytest itself prints `ERROR    name:file.py:3 …` of a
+        // program's log; a test is named by its file.
+        if !name.starts_with(' ') && name.contains(".py") && !name.contains(": ") {
             self.reading.list(case, name, message);
         }
     }
@@ -128,7 +133,8 @@ impl Pytest {
 /// `2 failed, 9 passed, 1 warning in 0.06s (0:00:01)`: the counts, and the seconds.
 fn summary(text: &str) -> Option<(Counts, &str)> {
     let (counts, time) = text.rsplit_once(" in ")?;
-    let (seconds, rest) = time.split_once('s')?;
+    // Before version 5, `0.12 seconds`.
+    let (seconds, rest) = time.split_once(" seconds").or(time.split_once('s'))?;
     let is_clock = |rest: &str| rest.is_empty() || (rest.starts_with(" (") && rest.ends_with(')'));
     if !seconds
         .bytes()

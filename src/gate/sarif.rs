@@ -1,6 +1,8 @@
 //! SARIF 2.1: findings of static analysis, read as a stream. A finding from the named level on is a
 //! failure; lower ones, and those that were suppressed, count as skipped.
 
+mod rules;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, Read};
@@ -10,6 +12,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 
 use super::tally::{Case, Reading};
 use super::{Format, Weight};
+use rules::{Rule, RuleName, RuleReference, Rules};
 
 /// Rules whose findings are kept apart until the rule's own level is known.
 const RULES: usize = 20_000;
@@ -43,7 +46,7 @@ impl Level {
 /// Whether a JSON object that begins like this is SARIF.
 pub(super) fn fits(head: &str) -> bool {
     let has = |member: &str| head.contains(member);
-    has("\"runs\"") && (has("\"version\"") || has("sarif")) || (has("$schema") && has("sarif"))
+    has("\"runs\"") && (has("\"version\"") || has("sarif")) || (has("\"$schema\"") && has("sarif"))
 }
 
 /// Reads a report. `level` is the lowest that fails.
@@ -170,12 +173,15 @@ struct Run<'a> {
 
 #[derive(Deserialize)]
 struct Tool {
-    driver: Driver,
+    driver: Component,
+    #[serde(default)]
+    extensions: Vec<Component>,
 }
 
+/// The tool itself, or what was added to it; both have rules.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Driver {
+struct Component {
     name: Option<String>,
     version: Option<String>,
     semantic_version: Option<String>,
@@ -185,21 +191,14 @@ struct Driver {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Rule {
-    #[serde(default)]
-    id: String,
-    default_configuration: Option<Configuration>,
-}
-
-#[derive(Deserialize)]
-struct Configuration {
-    level: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct Invocation {
     execution_successful: Option<bool>,
+    tool_execution_notifications: Option<Vec<Notification>>,
+}
+
+#[derive(Deserialize)]
+struct Notification {
+    level: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -207,6 +206,8 @@ struct Invocation {
 struct Finding {
     rule_id: Option<String>,
     rule_index: Option<i64>,
+    rule: Option<RuleReference>,
+    baseline_state: Option<String>,
     level: Option<String>,
     kind: Option<String>,
     message: Option<Message>,
@@ -221,14 +222,6 @@ struct Message {
 #[derive(Deserialize)]
 struct Suppression {
     status: Option<String>,
-}
-
-/// What a finding without a level of its own names its rule by.
-#[derive(PartialEq, Eq, Hash)]
-enum RuleName {
-    Id(String),
-    Index(i64),
-    Nothing,
 }
 
 impl<'de> DeserializeSeed<'de> for Run<'_> {
@@ -247,20 +240,26 @@ impl<'de> Visitor<'de> for Run<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut rules = Vec::new();
+        let mut rules = Rules::default();
         let mut found = false;
         let mut waiting = HashMap::new();
         while let Some(name) = map.next_key::<String>()? {
             match name.as_str() {
                 "tool" => {
-                    let driver = map.next_value::<Tool>()?.driver;
+                    let Tool { driver, extensions } = map.next_value()?;
                     let version = driver.version.or(driver.semantic_version);
                     self.reading
                         .tool(driver.name.as_deref(), version.as_deref());
-                    rules = driver.rules;
+                    let more = extensions.into_iter().map(|one| one.rules);
+                    rules = Rules::new(driver.rules, more);
                 }
                 "invocations" => {
                     for invocation in map.next_value::<Vec<Invocation>>()? {
+                        let told = invocation.tool_execution_notifications.unwrap_or_default();
+                        if told.iter().any(|one| one.level.as_deref() == Some("error")) {
+                            let text = "the tool says that it met errors of its own";
+                            self.reading.notice("tool_errors", Weight::Told, text);
+                        }
                         if invocation.execution_successful == Some(false) {
                             let text = "the tool says that it did not run to its end";
                             self.reading.broken("run_failed", text);
@@ -293,27 +292,17 @@ impl<'de> Visitor<'de> for Run<'_> {
 fn settle(
     reading: &mut Reading,
     level: Level,
-    rules: &[Rule],
+    rules: &Rules,
     waiting: HashMap<RuleName, (u64, Option<String>)>,
 ) {
-    let mut by_id = HashMap::new();
-    for rule in rules {
-        by_id.insert(rule.id.as_str(), rule);
-    }
+    let ids = rules.by_id();
     for (name, (count, message)) in waiting {
-        let rule = match &name {
-            RuleName::Id(id) => by_id.get(id.as_str()).copied(),
-            RuleName::Index(index) => usize::try_from(*index).ok().and_then(|at| rules.get(at)),
-            RuleName::Nothing => None,
-        };
-        let own = rule
-            .and_then(|rule| rule.default_configuration.as_ref()?.level.as_deref())
-            .and_then(Level::of);
-        let case = weigh(own.unwrap_or(Level::Warning), level);
+        let rule = rules.find(&ids, &name);
+        let case = weigh(rule.map_or(Level::Warning, Rule::level), level);
         reading.counts.add(case, count);
         if case == Case::Failed {
-            let id = rule.map_or("", |rule| rule.id.as_str());
-            reading.list(case, id, message.as_deref());
+            let id = rule.map(|rule| rule.id.as_str()).or(name.id());
+            reading.list(case, id.unwrap_or(""), message.as_deref());
             reading.more_failures += count - 1;
         }
     }
@@ -374,18 +363,15 @@ impl Findings<'_> {
                     .is_none_or(|status| status == "accepted")
             });
         let case = match finding.kind.as_deref() {
-            _ if suppressed => Case::Skipped,
+            // What is no longer there, as a comparison with an earlier scan says.
+            _ if suppressed || finding.baseline_state.as_deref() == Some("absent") => Case::Skipped,
             Some("pass") => Case::Passed,
             Some("notApplicable" | "informational") => Case::Skipped,
             // `open` and `review`: nobody knows yet whether it is one.
             None | Some("fail" | "open" | "review") => match finding.level.as_deref() {
                 Some(word) => weigh(Level::of(word).unwrap_or(Level::Error), self.level),
                 None if self.waiting.len() < RULES => {
-                    let rule = match (id, finding.rule_index) {
-                        (Some(id), _) => RuleName::Id(id),
-                        (None, Some(index)) => RuleName::Index(index),
-                        (None, None) => RuleName::Nothing,
-                    };
+                    let rule = RuleName::new(id, finding.rule_index, finding.rule);
                     self.waiting.entry(rule).or_insert((0, message)).0 += 1;
                     return;
                 }

@@ -177,9 +177,22 @@ impl Reading {
         self.notices.iter().any(|notice| notice.code == code)
     }
 
-    /// Whether it is a log of which only the exit code speaks.
+    /// Whether it is a log of which only the exit code speaks, and nothing speaks against it.
     pub fn is_plain(&self) -> bool {
-        self.formats == [Format::Plain]
+        let is_told = |notice: &Notice| notice.weight == Weight::Told;
+        self.formats == [Format::Plain] && self.notices.iter().all(is_told)
+    }
+
+    /// Something beside the report because of which it can be no pass.
+    pub fn doubt(&mut self, code: &'static str, text: impl Into<String>) {
+        self.notice(code, Weight::NoPass, text);
+    }
+
+    /// Whether it is a whole report of tests that has none.
+    fn is_empty(&self) -> bool {
+        let is_broken = |notice: &Notice| notice.weight == Weight::Broken;
+        let says = self.is_plain() || self.empty_is_good || self.notices.iter().any(is_broken);
+        self.counts.total() == 0 && !says
     }
 
     /// Counts a test, and lists it if it failed.
@@ -276,6 +289,7 @@ impl Reading {
 
     /// Adds another report of the same gate.
     pub fn merge(&mut self, mut other: Self) {
+        let one_is_empty = self.is_empty() != other.is_empty();
         // A plain log says nothing, also not that there is no test.
         if self.is_plain() {
             std::mem::swap(self, &mut other);
@@ -311,6 +325,10 @@ impl Reading {
             (one, two) => one.or(two),
         };
         self.tool = self.tool.take().or(other.tool);
+        if one_is_empty {
+            let text = "one of several reports has no test in it";
+            self.notice("empty_report", Weight::Told, text);
+        }
         self.empty_is_good &= empty_is_good;
     }
 }

@@ -123,7 +123,7 @@ impl<R: Read> Xml<R> {
                 }
                 Event::Empty(start) => {
                     let element = element(&start, &self.open);
-                    self.empty = true;
+                    self.empty = element.is_some();
                     return Ok(self.open(element, reading));
                 }
                 Event::End(_) => return Ok(self.close()),
@@ -161,7 +161,15 @@ impl<R: Read> Xml<R> {
         Ok(None)
     }
 
-    fn open(&mut self, element: Element, reading: &mut Reading) -> Option<Piece> {
+    fn open(&mut self, element: Option<Element>, reading: &mut Reading) -> Option<Piece> {
+        let Some(element) = element else {
+            self.broken = true;
+            let at = self.reader.buffer_position();
+            let text =
+                format!("the tag before byte {at} has an attribute that is none, or one twice");
+            reading.broken("not_well_formed", text);
+            return None;
+        };
         if element.depth == 0 && self.begun {
             self.stray(reading);
             return None;
@@ -214,26 +222,32 @@ fn keep(open: &mut [(String, String)], text: &str) {
     }
 }
 
-fn element(start: &BytesStart<'_>, open: &[(String, String)]) -> Element {
-    let mut attributes = start.attributes();
-    let attributes = attributes.with_checks(false).flatten();
-    Element {
+/// The element; nothing where its attributes are not well formed.
+fn element(start: &BytesStart<'_>, open: &[(String, String)]) -> Option<Element> {
+    let (mut attributes, mut names) = (Vec::new(), Vec::new());
+    // The parser's own check takes time with the square of their number.
+    for attribute in start.attributes().with_checks(false) {
+        let attribute = attribute.ok()?;
+        names.push(attribute.key);
+        let value = attribute.normalized_value(XmlVersion::Implicit1_0);
+        // One with an unknown entity, or cut within one, is taken as it is spelled.
+        let value = value.unwrap_or_else(|_| attribute.value.clone());
+        let name = attribute.key.local_name().as_ref().to_owned();
+        attributes.push((name, value.into_owned()));
+    }
+    names.sort_unstable();
+    if names.windows(2).any(|two| two[0] == two[1]) {
+        return None;
+    }
+    Some(Element {
         name: start.local_name().as_ref().to_owned(),
         parent: open
             .last()
             .map(|(name, _)| name.clone())
             .unwrap_or_default(),
         depth: open.len(),
-        attributes: attributes
-            .map(|attribute| {
-                let name = attribute.key.local_name().as_ref().to_owned();
-                let value = attribute.normalized_value(XmlVersion::Implicit1_0);
-                // One with an unknown entity, or cut within one, is taken as it is spelled.
-                let value = value.unwrap_or_else(|_| attribute.value.clone());
-                (name, value.into_owned())
-            })
-            .collect(),
-    }
+        attributes,
+    })
 }
 
 /// The local name of the root element of a document that begins like this.

@@ -1,4 +1,4 @@
-//! Logs: `go test`, pytest, cargo and TAP.
+//! Logs: `go test`, cargo and TAP.
 
 use crate::{line, line_with, reading};
 use onrecord::gate::{Format, Options};
@@ -80,6 +80,10 @@ fn go_events_among_other_lines() {
             "\n{\"Action\": 5}\n{\"no\":\"action\"}\n{broken\n|||\n",
         ),
         format!("\u{feff}{run}"),
+        // A test prints something about a report of another kind.
+        format!(
+            "{{\"Action\":\"output\",\"Package\":\"p\",\"Output\":\"$schema of sarif\"}}\n{run}"
+        ),
         run.replace("{\"A", "2026-01-02T03:04:05.1234567Z {\"A"),
     ] {
         assert_eq!(line(&log), "go-json pass 1/0/0/0", "{log}");
@@ -120,77 +124,24 @@ fn go_lines() {
         ),
         ("=== RUN   A\n", "go-test error 0/0/0/0 truncated"),
         ("FAIL\tp [build failed]\n", "go-test fail 0/0/1/0"),
+        // It failed without a test, also where tests are not named.
+        ("FAIL\tp\t0.012s\nFAIL\n", "go-test fail 0/0/1/0"),
+        ("FAIL\tsome words\n", "unknown"),
+        // What a test prints without an end of the line stands before its result.
+        (
+            "=== RUN   A\nhello--- PASS: A (0.00s)\n=== RUN   B\nhi=== RUN   B/c\n    --- PASS: B/c (0.00s)\n\
+             --- PASS: B (0.00s)\nPASS\nok  \tp\t0.1s\n",
+            "go-test pass 3/0/0/0",
+        ),
+        (
+            "=== RUN   A\n    a_test.go:3: got --- FAIL: Inner (0.00s)\n--- PASS: A (0.00s)\nok  \tp\t0.1s\n",
+            "go-test pass 1/0/0/0",
+        ),
         // Without -v there are no tests to count.
         ("ok  \tp\t0.1s\n", "unknown"),
     ] {
         assert_eq!(line(log), said, "{log}");
     }
-}
-
-#[test]
-fn pytest_summaries() {
-    for (log, said) in [
-        ("===== 5 passed in 0.12s =====", "pytest pass 5/0/0/0"),
-        ("5 passed in 0.12s", "pytest pass 5/0/0/0"),
-        (
-            "= 1 failed, 2 passed, 3 skipped, 1 xfailed, 1 xpassed, 2 errors, 9 deselected, 4 warnings in 71.00s (0:01:11) =",
-            "pytest fail 3/1/2/4",
-        ),
-        (
-            "= 1 skipped in 0.01s =",
-            "pytest skipped 0/0/0/1 all_skipped",
-        ),
-        ("= no tests ran in 0.01s =", "pytest error 0/0/0/0 no_tests"),
-        ("= 3 deselected in 0.01s =", "pytest error 0/0/0/0 no_tests"),
-        ("= 1 warning, 1 error in 0.10s =", "pytest fail 0/0/1/0"),
-        (
-            "\u{1b}[32m===== \u{1b}[32m\u{1b}[1m5 passed\u{1b}[0m\u{1b}[32m in 0.12s\u{1b}[0m\u{1b}[32m =====\u{1b}[0m",
-            "pytest pass 5/0/0/0",
-        ),
-        (
-            "= 1 passed in 0.1s =\n= 1 failed in 0.1s =",
-            "pytest fail 1/1/0/0",
-        ),
-        (
-            "Results (1.25s):\n       3 passed\n       1 failed\n         - a.py:3 test_b\nmore",
-            "pytest fail 3/1/0/0",
-        ),
-        ("Results (1.25s):\n       3 passed", "pytest pass 3/0/0/0"),
-        // Broken off.
-        (
-            "===== test session starts =====\ncollected 5 items\n..",
-            "pytest error 0/0/0/0 truncated",
-        ),
-        (
-            "===== test session starts =====\n= 1 passed in 0.1s =\n===== test session starts =====",
-            "pytest error 1/0/0/0 truncated",
-        ),
-        (
-            "INTERNALERROR> Traceback",
-            "pytest error 0/0/0/0 internal_error truncated",
-        ),
-        // Listed as failed and not counted.
-        (
-            "FAILED tests/a.py::b - assert 0\n= 1 passed in 0.1s =",
-            "pytest fail 1/0/0/0 totals_differ",
-        ),
-        // What only looks like it.
-        ("5 passed", "unknown"),
-        ("5 passed in Xs", "unknown"),
-        ("5 tests in 1s", "unknown"),
-        ("5 passed, 2 exploded in 1s", "unknown"),
-        ("-5 passed in 1s", "unknown"),
-        ("99999999999999999999 passed in 1s", "unknown"),
-        ("built in 3s", "unknown"),
-    ] {
-        assert_eq!(line(log), said, "{log}");
-    }
-    let log = "===== test session starts =====\nplatform linux -- Python 3.12.1, pytest-8.0.0, pluggy-1.4.0\n\
-               FAILED tests/a.py::b[x - y] - assert 0\n==== 1 failed in 2.50s ====";
-    let found = reading(log);
-    assert_eq!(found.tool.unwrap().version.as_deref(), Some("8.0.0"));
-    assert_eq!(found.duration_ms, Some(2_500));
-    assert!(found.failures[0].name.starts_with("tests/a.py::b"));
 }
 
 const OK: &str = "test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.50s\n";
@@ -209,6 +160,10 @@ fn cargo_summaries() {
         (format!("running 3 tests\n{OK}error: could not compile `x` (lib test) due to 1 previous error\n"), "cargo error 2/0/0/1 did_not_compile"),
         ("error: could not compile `x` (lib) due to 2 previous errors\n".to_owned(), "cargo error 0/0/0/0 did_not_compile"),
         (format!("running 4 tests\n{OK}"), "cargo error 2/0/0/1 totals_differ"),
+        // A test program without libtest's harness says nothing itself.
+        (format!("running 3 tests\n{OK}error: test failed, to rerun pass `--test custom`\n"), "cargo fail 2/0/0/1 run_failed"),
+        ("test result: FAILED. 1 passed; 18446744073709551615 failed; 18446744073709551615 failed\n".to_owned(), "cargo fail 1/18446744073709551615/0/0"),
+        ("error: doctest failed, to rerun pass `--doc`\n".to_owned(), "cargo fail 0/0/0/0 run_failed"),
         ("running 1 test\ntest result: FAILED. 1 passed; 0 failed; 0 ignored; 0 measured\n".to_owned(), "cargo fail 1/0/0/0 run_failed"),
         (format!("\u{1b}[0mrunning 3 tests\r\n{}", OK.replace("ok", "\u{1b}[32mok\u{1b}[0m")), "cargo pass 2/0/0/1"),
         ("test result: unclear\nrunning late\n".to_owned(), "unknown"),
@@ -249,7 +204,24 @@ fn nextest_summaries() {
             "     Summary [   0.05s] 0 tests run: 0 passed, 4 skipped\n",
             "cargo skipped 0/0/0/4 all_skipped",
         ),
+        (
+            "Summary [ 1s] 1 test run: 18446744073709551615 passed, 18446744073709551615 failed\n",
+            "cargo fail 18446744073709551615/18446744073709551615/0/0 totals_differ",
+        ),
         ("error: no tests to run\n", "cargo error 0/0/0/0 no_tests"),
+        // What a failed test printed is shown, and a summary of it alone among it.
+        (
+            "    Starting 2 tests across 1 binary\n        FAIL [   0.173s] (2/2) x b\n  stdout ---\n\n    running 1 test\n\
+                 test b ... FAILED\n    test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 1 filtered out\n\
+                 Summary [   0.1s] 2 tests run: 1 passed, 1 failed, 0 skipped\n        FAIL [   0.173s] (2/2) x b\n\
+             error: test run failed\n",
+            "cargo fail 1/1/0/0",
+        ),
+        (
+            "    Starting 2 tests across 1 binary\n        PASS [   0.015s] (1/2) x a\n",
+            "cargo error 0/0/0/0 truncated",
+        ),
+        ("Starting 2 engines\nStarting up\n", "unknown"),
         (
             "     Summary [   0.05s] some tests run: 2 passed\n",
             "unknown",
@@ -277,6 +249,31 @@ fn tap_streams() {
         ),
         ("1..1\nok 1 - a \\# SKIP is its name\n", "tap pass 1/0/0/0"),
         ("1..1\nnot ok 1 # skip\n", "tap skipped 0/0/0/1 all_skipped"),
+        // A `#` that is no directive, and one behind it that is.
+        ("1..1\nnot ok 1 - parses #TODO\n", "tap fail 0/1/0/0"),
+        ("1..1\nnot ok 1 - # todos are counted\n", "tap fail 0/1/0/0"),
+        (
+            "1..2\nok 1 - bug #12 # SKIP no net\nnot ok 2 - bug #3 # TODO\n",
+            "tap skipped 0/0/0/2 all_skipped",
+        ),
+        // `prove -v`: a word of its own after each program, and its own verdict.
+        (
+            "t/a.t .. \n1..2\nok 1 - a\nok 2\nok\nt/b.t .. \nok 1\n1..1\nok\nAll tests successful.\nResult: PASS\n",
+            "tap pass 3/0/0/0",
+        ),
+        (
+            "t/b.t .. \nok 1 - a\n1..1\nDubious, test returned 3 (wstat 768, 0x300)\nAll 1 subtests passed \nResult: FAIL\n",
+            "tap fail 1/0/0/0 run_failed",
+        ),
+        (
+            "t/b.t .. \nok 1 - a\n1..1\nDubious, test returned 3 (wstat 768, 0x300)\n",
+            "tap fail 1/0/0/0 run_failed",
+        ),
+        // A second stream that broke off at its beginning.
+        (
+            "TAP version 13\n1..1\nok 1\nTAP version 13\n",
+            "tap error 1/0/0/0 truncated",
+        ),
         (
             "1..0 # SKIP no database\n",
             "tap skipped 0/0/0/1 all_skipped",

@@ -10,12 +10,15 @@
 #[path = "../api/mod.rs"]
 mod api;
 mod ci_logs;
+mod commands;
+mod dotnet;
 #[path = "../harness/mod.rs"]
 mod harness;
 #[path = "../server/log.rs"]
 #[allow(dead_code, reason = "another test binary uses the rest")]
 mod log;
 mod logs;
+mod python;
 mod recording;
 #[path = "../server/running.rs"]
 #[allow(dead_code, reason = "another test binary uses the rest")]

@@ -18,16 +18,16 @@ const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 const PART: usize = 8 * 1024 * 1024;
 
 /// A server, a run that an agent opened, and a gate with a token of its own.
-struct Place {
+pub(crate) struct Place {
     server: Server,
     agent: Api,
     gate: Api,
-    run: Receipt,
-    folder: TempDir,
+    pub run: Receipt,
+    pub folder: TempDir,
 }
 
 impl Place {
-    async fn new() -> Self {
+    pub async fn new() -> Self {
         let server = Server::start().await;
         let token = |role: &str, kind: &str, id: &str| json!({"name": id, "roles": [role], "actor": {"type": kind, "id": id}});
         let agent = server
@@ -48,13 +48,13 @@ impl Place {
         }
     }
 
-    fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+    pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
         let path = self.folder.path().join(name);
         std::fs::write(&path, content).unwrap();
         path.display().to_string()
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_onrecord"));
         command
             .args(["gate", "--url", &self.gate.base])
@@ -67,13 +67,13 @@ impl Place {
     }
 
     /// `gate --run … --candidate …` and more.
-    fn gate(&self, arguments: &[&str]) -> Command {
+    pub fn gate(&self, arguments: &[&str]) -> Command {
         let run = self.run.run.to_string();
         self.command(&[&["--run", &run, "--candidate", COMMIT], arguments].concat())
     }
 
     /// What it printed as JSON to standard output, when it was recorded.
-    async fn recorded(&self, arguments: &[&str]) -> Value {
+    pub async fn recorded(&self, arguments: &[&str]) -> Value {
         let done = self
             .gate(&[&["--json"], arguments].concat())
             .output()
@@ -88,7 +88,7 @@ impl Place {
         self.gate.get(&path).await.is(200).lines()
     }
 
-    async fn last(&self) -> Value {
+    pub async fn last(&self) -> Value {
         self.frames().await.pop().unwrap()
     }
 
@@ -102,7 +102,7 @@ impl Place {
     }
 }
 
-fn err(done: &Output) -> String {
+pub(crate) fn err(done: &Output) -> String {
     String::from_utf8_lossy(&done.stderr).into_owned()
 }
 

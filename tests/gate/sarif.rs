@@ -82,6 +82,45 @@ fn a_finding_without_a_level_has_its_rules() {
     assert_eq!(line(late), "sarif fail 0/1/0/0");
 }
 
+/// Tools keep rules apart from themselves, in packs, and name them with more than their id.
+#[test]
+fn a_rule_is_found_wherever_it_is() {
+    let tool = "\"tool\":{\"driver\":{\"name\":\"q\",\"rules\":[{\"id\":\"own\"}]},\"extensions\":[\
+        {\"name\":\"empty\"},{\"name\":\"pack\",\"rules\":[{\"id\":\"sql\",\"defaultConfiguration\":{\"level\":\"error\"}},\
+        {\"id\":\"own\",\"defaultConfiguration\":{\"level\":\"error\"}}]}]}";
+    for (result, said) in [
+        ("\"ruleId\":\"sql\"", "sarif fail 0/1/0/0"),
+        (
+            "\"ruleId\":\"sql\",\"ruleIndex\":0,\"rule\":{\"id\":\"sql\",\"index\":0,\"toolComponent\":{\"index\":1}}",
+            "sarif fail 0/1/0/0",
+        ),
+        (
+            "\"rule\":{\"index\":0,\"toolComponent\":{\"index\":1}}",
+            "sarif fail 0/1/0/0",
+        ),
+        ("\"ruleId\":\"sql/string\"", "sarif fail 0/1/0/0"),
+        ("\"rule\":{\"id\":\"sql\"}", "sarif fail 0/1/0/0"),
+        // An index of the tool's own rules beside the name of another.
+        ("\"ruleId\":\"sql\",\"ruleIndex\":0", "sarif fail 0/1/0/0"),
+        ("\"ruleId\":\"none\",\"ruleIndex\":7", "sarif pass 0/0/0/1"),
+        // Of two with the same name the graver one, unless its place says which.
+        ("\"ruleId\":\"own\"", "sarif fail 0/1/0/0"),
+        ("\"ruleId\":\"own\",\"ruleIndex\":0", "sarif pass 0/0/0/1"),
+        // It was there, and is no longer.
+        (
+            "\"level\":\"error\",\"baselineState\":\"absent\"",
+            "sarif pass 0/0/0/1",
+        ),
+        (
+            "\"level\":\"error\",\"baselineState\":\"unchanged\"",
+            "sarif fail 0/1/0/0",
+        ),
+    ] {
+        let report = log(&format!("{{{tool},\"results\":[{{{result}}}]}}"));
+        assert_eq!(line(&report), said, "{result}");
+    }
+}
+
 #[test]
 fn only_a_scan_that_ended_is_clean() {
     let tool = "\"tool\":{\"driver\":{\"name\":\"l\"}}";
@@ -101,6 +140,13 @@ fn only_a_scan_that_ended_is_clean() {
                 "{{{tool},\"results\":[],\"invocations\":[{{\"executionSuccessful\":false}}]}}"
             )),
             "sarif error 0/0/0/0 run_failed",
+        ),
+        (
+            log(&format!(
+                "{{{tool},\"results\":[],\"invocations\":[{{\"executionSuccessful\":true,\
+                 \"toolExecutionNotifications\":[{{\"level\":\"note\"}},{{\"level\":\"error\"}}]}}]}}"
+            )),
+            "sarif pass 0/0/0/0 tool_errors",
         ),
         (
             run("[]").replace("2.1.0\",\"runs", "1.0.0\",\"runs"),

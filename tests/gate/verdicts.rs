@@ -83,6 +83,27 @@ fn several_reports_are_one() {
     let mut first = plain();
     first.merge(reading("1..1\nnot ok 1\n"));
     assert_eq!(judge(&first, Some(&exit(0))).outcome, Outcome::Fail);
+    // Also between logs that say nothing themselves.
+    for mut logs in [
+        [plain(), Reading::unreadable("no_report", "x")],
+        [Reading::unreadable("no_report", "x"), plain()],
+    ] {
+        let [first, second] = &mut logs;
+        first.merge(second.clone());
+        assert_eq!(judge(first, Some(&exit(0))).outcome, Outcome::Error);
+    }
+    let mut doubted = plain();
+    doubted.doubt("candidate_changed", "x");
+    assert_eq!(judge(&doubted, Some(&exit(0))).outcome, Outcome::Error);
+    // A report without tests is told, where others have some.
+    let (tests, none) = (reading("1..1\nok 1\n"), reading("<testsuites/>"));
+    for (first, second) in [(&tests, &none), (&none, &tests)] {
+        let mut both = first.clone();
+        both.merge(second.clone());
+        both.merge(plain());
+        assert_eq!(judge(&both, None).outcome, Outcome::Pass);
+        assert!(both.has("empty_report"));
+    }
     let mut missing = reading("1..1\nok 1\n");
     missing.merge(Reading::unreadable("no_report", "x"));
     assert_eq!(judge(&missing, Some(&exit(0))).outcome, Outcome::Error);

@@ -8,9 +8,14 @@ use std::process::Command;
 use anyhow::{Context as _, bail, ensure};
 use sha2::{Digest as _, Sha256};
 
+use super::GateArgs;
+
+/// The argument that stands for the commit that is checked out.
+const HEAD: &str = "HEAD";
+
 /// The candidate that an argument names, in the one spelling that verdicts are compared in.
 pub(super) fn named(text: &str) -> anyhow::Result<String> {
-    if text == "HEAD" {
+    if text == HEAD {
         return head(Path::new("."));
     }
     let lower = text.to_ascii_lowercase();
@@ -25,6 +30,32 @@ pub(super) fn named(text: &str) -> anyhow::Result<String> {
          64 hex digits, or HEAD"
     );
     Ok(lower)
+}
+
+/// Whether what `HEAD` or a file was before a command is what it is after it. New files in the tree are
+/// what the command made.
+///
+/// # Errors
+/// It is something else, or cannot be had any more.
+pub(super) fn unchanged(args: &GateArgs, candidate: &str) -> anyhow::Result<()> {
+    let folder = Path::new(".");
+    let now = match (args.candidate.as_deref(), &args.candidate_file) {
+        (Some(HEAD), _) => {
+            let changes = changes(folder, "--untracked-files=no")?;
+            if let Some(first) = changes.lines().next() {
+                let first = onrecord_verify::escape(first);
+                bail!("files of the commit changed while the command ran, such as `{first}`");
+            }
+            commit(folder)?
+        }
+        (None, Some(path)) => of_file(path)?,
+        _ => return Ok(()),
+    };
+    ensure!(
+        now == candidate,
+        "the candidate became {now} while the command ran"
+    );
+    Ok(())
 }
 
 /// The SHA-256 of a file.
@@ -46,8 +77,12 @@ pub(super) fn of_file(path: &Path) -> anyhow::Result<String> {
 
 /// The commit that is checked out. A tree that differs from it is not that commit.
 fn head(folder: &Path) -> anyhow::Result<String> {
-    let commit = git(folder, &["rev-parse", "--verify", "HEAD^{commit}"])?;
-    let changes = git(folder, &["status", "--porcelain"])?;
+    ensure!(
+        git(folder, None, &["rev-parse", "--is-inside-work-tree"])?.trim() == "true",
+        "HEAD is not what is here: the folder is not in the tree that git looks at"
+    );
+    let commit = commit(folder)?;
+    let changes = changes(folder, "--untracked-files=normal")?;
     if let Some(first) = changes.lines().next() {
         bail!(
             "HEAD is not what is here: the tree has {} uncommitted changes, such as `{}`; commit them, \
@@ -56,16 +91,51 @@ fn head(folder: &Path) -> anyhow::Result<String> {
             onrecord_verify::escape(first)
         );
     }
+    Ok(commit)
+}
+
+fn commit(folder: &Path) -> anyhow::Result<String> {
+    let commit = git(folder, None, &["rev-parse", "--verify", "HEAD^{commit}"])?;
     named(commit.trim())
 }
 
-fn git(folder: &Path, arguments: &[&str]) -> anyhow::Result<String> {
-    let done = Command::new("git")
+/// In what the tree differs from the commit, by the content of every file: the repository's own index
+/// may be told not to look at some.
+fn changes(folder: &Path, untracked: &str) -> anyhow::Result<String> {
+    let place = tempfile::tempdir().context("there is no folder for an index")?;
+    let index = place.path().join("index");
+    git(folder, Some(&index), &["read-tree", "HEAD"])?;
+    let status = [
+        "status",
+        "--porcelain",
+        "--ignore-submodules=none",
+        untracked,
+    ];
+    git(folder, Some(&index), &status)
+}
+
+/// Runs git. What is judged may have configured the repository: nothing of it is run, as far as git
+/// lets itself be told so, and the token is not there for it.
+fn git(folder: &Path, index: Option<&Path>, arguments: &[&str]) -> anyhow::Result<String> {
+    let mut command = Command::new("git");
+    command
         .arg("-C")
         .arg(folder)
+        .args(["--no-replace-objects", "--no-optional-locks"])
+        .args([
+            "-c",
+            "core.fsmonitor=false",
+            "-c",
+            "core.hooksPath=/dev/null",
+        ])
         .args(arguments)
-        .output();
-    let done = done.context("git cannot be run, which is needed for HEAD")?;
+        .env_remove("ONRECORD_TOKEN");
+    if let Some(index) = index {
+        command.env("GIT_INDEX_FILE", index);
+    }
+    let done = command
+        .output()
+        .context("git cannot be run, which is needed for HEAD")?;
     ensure!(
         done.status.success(),
         "git {}: {}",
@@ -106,15 +176,21 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_changed_tree_is_no_commit() {
+    /// A repository with one commit of one file.
+    fn repository() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
-        let run = |arguments: &[&str]| git(folder.path(), arguments).unwrap();
+        let run = |arguments: &[&str]| git(folder.path(), None, arguments).unwrap();
         run(&["init", "-q"]);
         std::fs::write(folder.path().join("a"), "one").unwrap();
         run(&["add", "a"]);
         let who = ["-c", "user.name=a", "-c", "user.email=a@example"];
         run(&[&who[..], &["commit", "-q", "-m", "first"]].concat());
+        folder
+    }
+
+    #[test]
+    fn a_changed_tree_is_no_commit() {
+        let folder = repository();
         assert_eq!(head(folder.path()).unwrap().len(), 40);
         std::fs::write(folder.path().join("b"), "new").unwrap();
         let error = head(folder.path()).unwrap_err().to_string();
@@ -122,6 +198,47 @@ mod tests {
             error.contains("1 uncommitted changes") && error.contains("?? b"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_change_that_git_is_told_not_to_see_is_seen() {
+        let elsewhere = repository();
+        let clean = elsewhere.path().display().to_string();
+        for (hidden, arguments) in [
+            ("a", &["update-index", "--assume-unchanged", "a"][..]),
+            ("a", &["update-index", "--skip-worktree", "a"]),
+            ("a", &["config", "core.worktree", &clean]),
+            ("b", &["config", "status.showUntrackedFiles", "no"]),
+        ] {
+            let folder = repository();
+            git(folder.path(), None, arguments).unwrap();
+            std::fs::write(folder.path().join(hidden), "two").unwrap();
+            assert!(head(folder.path()).is_err(), "{arguments:?}");
+        }
+        // Another commit in the place of this one.
+        let folder = repository();
+        let run = |arguments: &[&str]| git(folder.path(), None, arguments).unwrap();
+        std::fs::write(folder.path().join("a"), "two").unwrap();
+        let who = ["-c", "user.name=a", "-c", "user.email=a@example"];
+        run(&[&who[..], &["commit", "-q", "-a", "-m", "second"]].concat());
+        run(&["replace", "HEAD~1", "HEAD"]);
+        run(&["update-ref", "HEAD", "HEAD~1"]);
+        assert!(head(folder.path()).is_err());
+    }
+
+    #[test]
+    fn nothing_of_the_repository_is_run() {
+        let folder = repository();
+        let seen = folder.path().join(".git/seen");
+        let script = folder.path().join(".git/spy");
+        std::fs::write(&script, format!("#!/bin/sh\ntouch {}\n", seen.display())).unwrap();
+        let mut mode = std::fs::metadata(&script).unwrap().permissions();
+        std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o755);
+        std::fs::set_permissions(&script, mode).unwrap();
+        let script = script.display().to_string();
+        git(folder.path(), None, &["config", "core.fsmonitor", &script]).unwrap();
+        assert!(head(folder.path()).is_ok());
+        assert!(!seen.exists());
     }
 
     #[test]

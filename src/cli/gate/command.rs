@@ -26,6 +26,19 @@ const CHUNK: usize = 64 * 1024;
 const CHANGES: usize = 20_000;
 /// How long nothing may come from what the command left running, once it has ended itself.
 const SILENCE: Duration = Duration::from_secs(5);
+/// How long it is waited for where something does come.
+const LINGER: Duration = Duration::from_secs(60);
+
+/// How far a command is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    /// It runs.
+    Running,
+    /// It has ended, and what it started may still print.
+    Ended,
+    /// Nothing more is waited for.
+    Over,
+}
 
 /// How the command went.
 pub(super) struct Ran {
@@ -167,22 +180,32 @@ async fn start(
     let pipes = child.stdout.take().zip(child.stderr.take());
     let (out, err) = pipes.context("the command has no output")?;
     let order = Mutex::new(Order::default());
-    let (tell, told) = tokio::sync::watch::channel(false);
-    let pass = |name, file| Pass {
+    let (tell, told) = tokio::sync::watch::channel(Stage::Running);
+    let pass = |name, file, stage| Pass {
         name,
         file,
         order: &order,
         grown,
-        ended: told.clone(),
+        stage,
     };
+    let of_out = pass("stdout", stdout, told.clone());
+    let of_err = pass("stderr", stderr, told);
     let (waited, out, err) = tokio::join!(
         async {
             let waited = wait(&mut child, interrupts).await;
-            tell.send_replace(true);
-            (waited, began.elapsed())
+            let took = began.elapsed();
+            tell.send_replace(Stage::Ended);
+            tokio::select! {
+                // Both streams are at their end.
+                () = tell.closed() => {}
+                () = tokio::time::sleep(LINGER) => {}
+                _ = interrupts.next() => {}
+            }
+            tell.send_replace(Stage::Over);
+            (waited, took)
         },
-        pass("stdout", stdout).pass(out, to_out),
-        pass("stderr", stderr).pass(err, to_err),
+        of_out.pass(out, to_out),
+        of_err.pass(err, to_err),
     );
     let ((status, signal), took) = (
         waited.0.context("the command cannot be waited for")?,
@@ -249,7 +272,7 @@ struct Pass<'a> {
     file: &'a Path,
     order: &'a Mutex<Order>,
     grown: &'a Grown,
-    ended: tokio::sync::watch::Receiver<bool>,
+    stage: tokio::sync::watch::Receiver<Stage>,
 }
 
 impl Pass<'_> {
@@ -269,7 +292,7 @@ impl Pass<'_> {
         loop {
             let count = tokio::select! {
                 count = from.read(&mut buffer) => count?,
-                () = silence(&mut self.ended) => return kept.map(|()| true),
+                () = over(&mut self.stage) => return kept.map(|()| true),
             };
             if count == 0 {
                 return kept.map(|()| false);
@@ -296,11 +319,12 @@ async fn write(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<(
     to.flush().await
 }
 
-/// Waits until the command has ended and then for a while.
-async fn silence(ended: &mut tokio::sync::watch::Receiver<bool>) {
+/// Waits until the command has ended, and then for a while, or until nobody wants to wait.
+async fn over(stage: &mut tokio::sync::watch::Receiver<Stage>) {
     // Whoever tells it is there until it was told.
-    let _ = ended.wait_for(|ended| *ended).await;
-    tokio::time::sleep(SILENCE).await;
+    let _ = stage.wait_for(|stage| *stage >= Stage::Ended).await;
+    let given_up = stage.wait_for(|stage| *stage == Stage::Over);
+    let _ = tokio::time::timeout(SILENCE, given_up).await;
 }
 
 /// The names that signals have everywhere.

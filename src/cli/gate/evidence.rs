@@ -2,9 +2,10 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::gate::{Format, charset};
@@ -29,13 +30,29 @@ pub(super) fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Copies what a command wrote. A pipe, which may never end, or a device is no report.
+pub(super) fn copy_report(from: &Path, to: &Path) -> anyhow::Result<()> {
+    let name = || from.display().to_string();
+    // Opening a pipe that nobody writes to would wait for ever otherwise.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(from)
+        .with_context(name)?;
+    let found = file.metadata().with_context(name)?;
+    ensure!(found.is_file(), "{} is no file", from.display());
+    let mut into = File::create(to).with_context(|| to.display().to_string())?;
+    io::copy(&mut file.take(found.len()), &mut into).with_context(name)?;
+    Ok(())
+}
+
 /// What a file is known by, to tell whether somebody wrote it anew.
 #[derive(PartialEq, Eq)]
 pub(super) struct Stamp(Option<(u64, u64, Option<std::time::SystemTime>)>);
 
 impl Stamp {
     pub(super) fn of(path: &Path) -> Self {
-        use std::os::unix::fs::MetadataExt as _;
         let found = fs::metadata(path).ok();
         Self(found.map(|found| (found.ino(), found.len(), found.modified().ok())))
     }
