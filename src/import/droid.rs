@@ -12,7 +12,7 @@ use super::conversation::{Conversation, session as session_body};
 use super::jsonl::{JsonLines, LineMapper, key};
 use super::payload::Payload;
 use super::record::{Record, extract, extract_all};
-use super::request::{FrameRequest, Turn, key_part, label, labels};
+use super::request::{FrameRequest, Turn, key_part, label};
 use super::sample::Sample;
 use super::text::{Written, counted_time, written_time};
 use super::{Format, ImportError, Opening, Sink, Transcript, stem};
@@ -301,10 +301,7 @@ impl Session {
         for (from, to) in [("durationMs", "duration_ms"), ("numTurns", "turns")] {
             frame.copy(value, from, to);
         }
-        let usage = value.get("usage").map(labels);
-        if let Some(usage) = usage.filter(|usage| !usage.is_empty()) {
-            frame.put("usage", usage);
-        }
+        frame.put_usage(value.get("usage"));
         extract_all(
             value,
             &[("finalText", "summary"), ("result", "summary")],

@@ -1,11 +1,15 @@
 //! What an import posts: the requests of `POST /v1/runs/{run}/frames`, cut to the limits of the API.
 
+mod usage;
+
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::payload::{PART_BYTES, Payload};
 use super::text::{self, Written};
+
+pub(super) use usage::usage;
 
 /// Bytes of all payloads of one frame of an import; what is over goes into a continuation frame.
 pub const FRAME_PAYLOAD_BYTES: usize = 12 * 1024 * 1024;

@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use super::document::{self, Document, Parts};
 use super::payload::Payload;
 use super::record::{Record, extract};
-use super::request::{FrameRequest, Turn, key_part, label, labels, object};
+use super::request::{FrameRequest, Turn, key_part, label, object, usage};
 use super::sample::Sample;
 use super::{Format, ImportError, MAPPING, Opening, Sink, Transcript, stem};
 
@@ -158,14 +158,7 @@ impl Trajectory {
             }
         };
         if let Some(info) = rest.value.get_mut("info") {
-            frame.copy(info, "exit_status", "exit_status");
-            let stats = info.get("model_stats").map(labels);
-            if let Some(stats) = stats.filter(|stats| !stats.is_empty()) {
-                frame.put("cost", stats);
-            }
-            if let Some(submission) = info.get_mut("submission") {
-                extract(submission, &mut frame, "submission", self.strict);
-            }
+            take_info(info, &mut frame, self.strict);
         }
         let members = rest.value.as_object_mut().into_iter().flatten();
         let mut unknown = Vec::new();
@@ -218,6 +211,21 @@ impl Trajectory {
         if left.count() > 0 || !value.is_object() {
             frame.attach(Payload::json("record", value, self.strict));
         }
+    }
+}
+
+/// How it ended and what it took, as SWE-agent and mini-swe-agent write it.
+pub(super) fn take_info(info: &mut Value, frame: &mut FrameRequest, strict: bool) {
+    frame.copy(info, "exit_status", "exit_status");
+    if let Some(stats) = info.get("model_stats") {
+        let mut counts = usage(stats);
+        if let Some(cost) = counts.shift_remove("instance_cost") {
+            frame.put("cost_usd", cost);
+        }
+        frame.put("usage", counts);
+    }
+    if let Some(slot) = info.get_mut("submission") {
+        extract(slot, frame, "submission", strict);
     }
 }
 

@@ -38,7 +38,7 @@ fn lines_become_turns_answers_and_calls() {
     assert_eq!(frame(&read, 0, "line/4").body.get("usage"), None);
     let counted = frame(&read, 0, "line/5");
     assert_eq!(counted.body["observation"], "message_revised");
-    assert_eq!(counted.body["usage"]["thinking_tokens"], 3);
+    assert_eq!(counted.body["usage"]["reasoning_tokens"], 3);
     assert_eq!(counted.links, [link("derived_from", "line/4")]);
     assert_eq!(
         frame(&read, 0, "line/6/call/1").links,

@@ -9,7 +9,7 @@ use super::{text, time};
 use crate::import::conversation::Conversation;
 use crate::import::payload::Payload;
 use crate::import::record::extract;
-use crate::import::request::{FrameRequest, label, labels};
+use crate::import::request::{FrameRequest, label, usage};
 
 /// A conversation that is being read.
 #[derive(Default)]
@@ -298,15 +298,4 @@ impl Talk {
 
 fn is_result(block: &Value) -> bool {
     text(block, "type").is_some_and(|kind| kind.ends_with("tool_result"))
-}
-
-/// Tokens, under the names that all frames have for them.
-pub(super) fn usage(value: &Value) -> Map<String, Value> {
-    let name = |name: String| match name.as_str() {
-        "prompt_tokens" => "input_tokens".to_owned(),
-        "completion_tokens" => "output_tokens".to_owned(),
-        _ => name,
-    };
-    let all = labels(value).into_iter();
-    all.map(|(member, value)| (name(member), value)).collect()
 }

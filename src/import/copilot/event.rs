@@ -68,7 +68,7 @@ fn plain(thread: &mut Thread, kind: &str, part: &mut Part) -> Option<FrameReques
             frame.copy(&part.data, "reason", "reason");
         }
         "assistant.usage" => {
-            frame.put("usage", labels(&part.data));
+            frame.put_usage(Some(&part.data));
         }
         "permission.completed" => {
             if let Some(result) = part.data.get("result") {

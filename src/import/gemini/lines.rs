@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::message::{Called, Messages, time, tokens};
+use super::message::{Called, Messages, time};
 use super::{Children, is_head};
 use crate::import::blocks::type_of;
 use crate::import::jsonl::{JsonLines, LineMapper, key};
@@ -129,9 +129,7 @@ impl Session {
         if let Some(id) = id.filter(|_| before.is_none()) {
             self.seen.insert(id, key.to_owned());
         }
-        if let Some(usage) = tokens(value) {
-            frames[0].put("usage", usage);
-        }
+        frames[0].put_usage(value.get("tokens"));
         let answer = before.unwrap_or_else(|| key.to_owned());
         let calls = value.get_mut("toolCalls").and_then(Value::as_array_mut);
         for (index, call) in calls.into_iter().flatten().enumerate() {

@@ -4,22 +4,11 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::usage;
 use crate::import::blocks::type_of;
 use crate::import::conversation::Conversation;
 use crate::import::record::{extract, extract_all, extract_base64};
 use crate::import::request::FrameRequest;
 use crate::import::text::{Written, counted_time, written_time};
-
-/// Where a message's counts of tokens go in `usage`.
-const TOKENS: [(&str, &str); 6] = [
-    ("input", "input_tokens"),
-    ("output", "output_tokens"),
-    ("cached", "cached_tokens"),
-    ("thoughts", "thinking_tokens"),
-    ("tool", "tool_tokens"),
-    ("total", "total_tokens"),
-];
 
 /// What the messages of a session have in common.
 #[derive(Default)]
@@ -47,11 +36,6 @@ pub(super) fn time(message: &Value) -> Option<Written> {
         Some(text) => written_time(text),
         None => counted_time(time),
     }
-}
-
-/// The counts of tokens of a message.
-pub(super) fn tokens(message: &Value) -> Option<Value> {
-    Some(usage(message.get("tokens")?, &TOKENS)?.into())
 }
 
 /// Whether a call is over, so that nothing of it changes any more.

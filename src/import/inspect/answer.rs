@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::sample::SampleRun;
 use super::text;
 use crate::import::record::extract;
-use crate::import::request::{FrameRequest, label, labels};
+use crate::import::request::{FrameRequest, label};
 
 /// Moves the content of a message into payloads: the text as `name`, reasoning as `thinking`, and images and the
 /// like under the names of their types.
@@ -67,10 +67,7 @@ pub(super) fn fill_usage(output: &Value, frame: &mut FrameRequest) {
     if let Some(choice) = output.pointer("/choices/0") {
         frame.copy(choice, "stop_reason", "stop_reason");
     }
-    let usage = output.get("usage").map(labels);
-    if let Some(usage) = usage.filter(|usage| !usage.is_empty()) {
-        frame.put("usage", usage);
-    }
+    frame.put_usage(output.get("usage"));
     put_millis(output, "time", "latency_ms", frame);
 }
 

@@ -9,7 +9,7 @@ use super::{event, message, text};
 use crate::import::Sink;
 use crate::import::conversation::Conversation;
 use crate::import::record::{Record, digest, extract};
-use crate::import::request::{FrameRequest, Turn, key_part, labels};
+use crate::import::request::{FrameRequest, Turn, key_part};
 use crate::import::text::{is_label, written_time};
 
 /// Where the events are: now, and in the first versions.
@@ -109,7 +109,7 @@ impl SampleRun {
         if let Some((model, counts)) =
             usage.and_then(|usage| usage.iter().next().filter(|_| usage.len() == 1))
         {
-            frame.put("usage", labels(counts));
+            frame.put_usage(Some(counts));
             if is_label(model, 200) {
                 frame.put("model", model.as_str());
             }

@@ -1,6 +1,6 @@
 //! What observations become: a frame when they begin, and one when they end.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::order::is_moment;
 use super::{Trace, time};
@@ -210,10 +210,12 @@ impl Trace {
     fn model_answer(&self, observation: &mut Value, frame: &mut FrameRequest) {
         frame.copy(observation, "model", "model");
         frame.put("revision", "not_identifiable");
-        let usage = usage(observation);
-        if !usage.is_empty() {
-            frame.put("usage", usage);
-        }
+        let counts = ["usageDetails", "usage"]
+            .into_iter()
+            .find_map(|member| observation.get(member).filter(|all| all.is_object()));
+        frame
+            .put_usage(counts)
+            .put_cost(observation.pointer("/costDetails/total"));
         let cost = observation.get("costDetails").map(labels);
         if let Some(cost) = cost.filter(|cost| !cost.is_empty()) {
             frame.put("cost", cost);
@@ -246,28 +248,4 @@ impl Trace {
         );
         frame.attach(Payload::json("record", observation, self.strict));
     }
-}
-
-/// Tokens and their cost, under the names that all frames have for them.
-fn usage(observation: &Value) -> Map<String, Value> {
-    let details = ["usageDetails", "usage"]
-        .into_iter()
-        .find_map(|member| observation.get(member).filter(|all| all.is_object()));
-    let mut usage = Map::new();
-    for (name, value) in details.map(labels).unwrap_or_default() {
-        let name = match name.as_str() {
-            "input" => "input_tokens".to_owned(),
-            "output" => "output_tokens".to_owned(),
-            "total" => "total_tokens".to_owned(),
-            _ => name,
-        };
-        usage.insert(name, value);
-    }
-    if let Some(cost) = observation
-        .pointer("/costDetails/total")
-        .filter(|cost| cost.is_number())
-    {
-        usage.insert("cost_usd".into(), cost.clone());
-    }
-    usage
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::history::{History, Step};
 use super::sdk::ended;
-use crate::import::request::{FrameRequest, Turn, labels};
+use crate::import::request::{FrameRequest, Turn};
 
 /// Actions that are calls of tools.
 const CALLS: &[&str] = &[
@@ -205,27 +205,7 @@ pub(super) fn fill_answer(response: &Value, frame: &mut FrameRequest) {
     if let Some(choice) = response.pointer("/choices/0") {
         frame.copy(choice, "finish_reason", "finish_reason");
     }
-    fill_usage(response.get("usage"), frame);
-}
-
-/// The counts of tokens, under the names that all frames have for them.
-pub(super) fn fill_usage(usage: Option<&Value>, frame: &mut FrameRequest) {
-    let Some(usage) = usage else {
-        return;
-    };
-    let mut counts = labels(usage);
-    counts.retain(|_, count| count.is_number());
-    for (from, to) in [
-        ("prompt_tokens", "input_tokens"),
-        ("completion_tokens", "output_tokens"),
-    ] {
-        if let Some(count) = counts.shift_remove(from) {
-            counts.insert(to.to_owned(), count);
-        }
-    }
-    if !counts.is_empty() {
-        frame.put("usage", counts);
-    }
+    frame.put_usage(response.get("usage"));
 }
 
 fn call(history: &mut History, step: &mut Step<'_>, action: &str) {

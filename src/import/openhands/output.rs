@@ -8,7 +8,6 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::classic::fill_usage;
 use super::history::History;
 use crate::import::child::linked;
 use crate::import::conversation;
@@ -233,7 +232,7 @@ fn end(key: &str, instance: &mut Value, strict: bool) -> FrameRequest {
     frame.copy(instance, "instance_id", "instance_id");
     if let Some(metrics) = instance.get("metrics") {
         frame.copy(metrics, "accumulated_cost", "cost_usd");
-        fill_usage(metrics.get("accumulated_token_usage"), &mut frame);
+        frame.put_usage(metrics.get("accumulated_token_usage"));
     }
     for (pointer, name) in [
         ("/error", "error"),
