@@ -197,7 +197,7 @@ impl Steps {
             "CHECKPOINT" => (self.0.classed("context", "compact_summary", key), "text"),
             "MEMORY" => (self.0.classed("memory", "written", key), "content"),
             "TASK_BOUNDARY" => (self.0.classed("observation", "task_boundary", key), "text"),
-            "ERROR_MESSAGE" => (self.0.classed("observation", "error", key), "message"),
+            "ERROR_MESSAGE" => (self.0.classed("observation", "error", key), "text"),
             "CODE_ACKNOWLEDGEMENT" => {
                 let mut frame = self.0.classed("decision", "approval", key);
                 frame.put("speaker", "user");

@@ -179,7 +179,7 @@ impl Session {
         frame.copy(&record.value, "status", "status");
         let strict = record.strict();
         if let Some(error) = record.value.get_mut("error") {
-            extract(error, &mut frame, "error", strict);
+            extract(error, &mut frame, "text", strict);
         }
         frame
     }

@@ -32,7 +32,7 @@ const EDITS: [(&str, &str); 4] = [
     ("Create", "create"),
     ("Edit", "update"),
     ("MultiEdit", "update"),
-    ("Write", "update"),
+    ("Write", "write"),
 ];
 
 /// Whether the file has records of one of the two shapes.
@@ -82,7 +82,6 @@ fn opening(path: &Path, session: Option<&str>, sample: &Sample) -> Opening {
     let name = session.or(own).map_or_else(|| stem(path), str::to_owned);
     let mut body = session_body(Format::Droid, "droid", Some(&name), true);
     let members = [
-        ("version", "agent_version"),
         ("callingSessionId", "parent_session_id"),
         ("parentSessionId", "parent_session_id"),
         ("callingToolUseId", "parent_tool_call_id"),
@@ -91,6 +90,14 @@ fn opening(path: &Path, session: Option<&str>, sample: &Sample) -> Opening {
         if let Some(value) = first.get(from).and_then(label) {
             body.insert(to.into(), value);
         }
+    }
+    // The program's version is a text; a number is that of the file's form.
+    if let Some(version) = first.get("version").filter(|_| start).and_then(label) {
+        let member = match version {
+            Value::String(_) => "agent_version",
+            _ => "format_version",
+        };
+        body.insert(member.into(), version);
     }
     let cwd = text("cwd").filter(|cwd| !cwd.is_empty());
     Opening {
@@ -149,7 +156,7 @@ impl Session {
                 let mut frame = self.conversation.classed("context", "compact_summary", key);
                 extract_all(
                     value,
-                    &[("summaryText", "summary"), ("summary", "summary")],
+                    &[("summaryText", "text"), ("summary", "text")],
                     &mut frame,
                     strict,
                 );
@@ -160,18 +167,16 @@ impl Session {
                 frame
                     .put("speaker", "program")
                     .copy(value, "source", "source");
-                extract_all(value, &[("message", "message")], &mut frame, strict);
+                extract_all(value, &[("message", "text")], &mut frame, strict);
                 frame
             }
             "system" => {
                 let mut frame = self
                     .conversation
                     .classed("observation", "session_start", key);
-                frame.copy(value, "model", "model").copy(
-                    value,
-                    "reasoning_effort",
-                    "reasoning_effort",
-                );
+                frame
+                    .copy(value, "model", "model")
+                    .copy(value, "reasoning_effort", "effort");
                 extract_all(
                     value,
                     &[("tools", "tools"), ("cwd", "cwd")],

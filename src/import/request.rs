@@ -1,6 +1,6 @@
 //! What an import posts: the requests of `POST /v1/runs/{run}/frames`, cut to the limits of the API.
 
-mod usage;
+mod counts;
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::payload::{PART_BYTES, Payload};
 use super::text::{self, Written};
 
-pub(super) use usage::usage;
+pub(super) use counts::usage;
 
 /// Bytes of all payloads of one frame of an import; what is over goes into a continuation frame.
 pub const FRAME_PAYLOAD_BYTES: usize = 12 * 1024 * 1024;
@@ -159,6 +159,32 @@ impl FrameRequest {
         self
     }
 
+    /// Says who speaks, by the writer's word for it: the user, the model or a tool; all other words
+    /// (`system`, `developer`, `agent`, `environment` …) mean the program. None where there is none.
+    pub(super) fn speaker(&mut self, role: Option<&Value>) -> &mut Self {
+        match role.and_then(Value::as_str) {
+            None => self,
+            Some("user" | "human") => self.put("speaker", "user"),
+            Some("assistant" | "model") => self.put("speaker", "model"),
+            Some("tool" | "function") => self.put("speaker", "tool"),
+            Some(_) => self.put("speaker", "program"),
+        }
+    }
+
+    /// Says what was selected: the writer's own word, or, for yes and no, `approved` and `denied`.
+    pub fn selected(&mut self, value: Option<&Value>) -> &mut Self {
+        match value {
+            Some(Value::Bool(true)) => self.put("selected", "approved"),
+            Some(Value::Bool(false)) => self.put("selected", "denied"),
+            other => {
+                let word = other.and_then(label);
+                self.body
+                    .extend(word.map(|word| ("selected".to_owned(), word)));
+                self
+            }
+        }
+    }
+
     /// Sets the transcript's time, and its spelling where the time does not say all of it.
     pub fn at(&mut self, time: &Written) -> &mut Self {
         self.occurred_at.clone_from(&time.at);
@@ -256,6 +282,13 @@ pub fn label(value: &Value) -> Option<Value> {
         _ => false,
     };
     fits.then(|| value.clone())
+}
+
+/// The address of a repository, unless there is a name or a password in it: a body is never erased.
+pub(super) fn remote(address: &Value) -> Option<Value> {
+    let text = address.as_str()?;
+    let secret = text.contains("://") && text.contains('@');
+    label(address).filter(|_| !secret)
 }
 
 /// Copies the members of an object that are ids, enums or counts, under their own names.
@@ -387,6 +420,23 @@ mod tests {
             json!(null),
         ] {
             assert_eq!(label(&content), None, "{content}");
+        }
+    }
+
+    #[test]
+    fn an_address_with_a_password_is_no_remote() {
+        for kept in [
+            "https://example.org/a.git",
+            "git@example.org:a.git",
+            "mara/till",
+        ] {
+            assert_eq!(remote(&kept.into()), Some(kept.into()));
+        }
+        for secret in [
+            "https://mara:s3cret@example.org/a.git",
+            "https://token@example.org/a",
+        ] {
+            assert_eq!(remote(&secret.into()), None, "{secret}");
         }
     }
 

@@ -13,12 +13,13 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
+use super::conversation;
 use super::document::{self, Document, Parts};
 use super::payload::Payload;
 use super::record::{Record, extract};
 use super::request::{FrameRequest, Turn, key_part, label, object, usage};
 use super::sample::Sample;
-use super::{Format, ImportError, MAPPING, Opening, Sink, Transcript, stem};
+use super::{Format, ImportError, Opening, Sink, Transcript, stem};
 
 /// What is left of a trajectory while its steps become frames.
 struct Trajectory {
@@ -254,12 +255,8 @@ fn outcome_status(exit: &str) -> &'static str {
 /// The `session` frame's request. It depends only on what a trajectory has from its first step on, so
 /// that a later import of the same, longer trajectory finds its run.
 fn opening(name: &str, file: &Value) -> Opening {
-    let mut body = Map::new();
-    body.insert("agent".into(), "swe-agent".into());
-    body.insert("profile".into(), "coding".into());
-    if let Some(name) = label(&name.into()) {
-        body.insert("session_id".into(), name);
-    }
+    // A trajectory has no times at all.
+    let mut body = conversation::session(Format::SweAgent, "swe-agent", Some(name), false);
     if let Some(environment) = file.get("environment").and_then(label) {
         body.insert("environment".into(), environment);
     }
@@ -285,13 +282,6 @@ fn opening(name: &str, file: &Value) -> Opening {
     if !pins.is_empty() {
         body.insert("pins".into(), pins.into());
     }
-    body.insert(
-        "imported".into(),
-        object([("format", "swe-agent".into()), ("importer", MAPPING.into())]),
-    );
-    body.insert("order".into(), "transcript".into());
-    // A trajectory has no times at all.
-    body.insert("times".into(), "none".into());
     Opening {
         key: format!("import/swe-agent/{}", key_part(name)),
         session: body,

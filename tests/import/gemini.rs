@@ -75,8 +75,8 @@ fn lines_become_turns_answers_and_calls() {
     assert_eq!(frame(&read, 0, "line/10").body["action"], "rewind");
     let approval = frame(&read, 0, "line/15/call/1/decision");
     assert_eq!(
-        (&approval.body["decision"], &approval.body["approved"]),
-        (&json!("approval"), &json!(true))
+        (&approval.body["decision"], &approval.body["selected"]),
+        (&json!("approval"), &json!("approved"))
     );
 }
 

@@ -28,6 +28,7 @@ mod opencode;
 mod openhands;
 mod posting;
 mod restore;
+mod same;
 #[path = "../shared/mod.rs"]
 mod shared;
 mod steady;

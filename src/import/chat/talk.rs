@@ -74,7 +74,7 @@ impl Talk {
     /// What the model was told before all else.
     pub fn instructions(&self, key: &str, role: &str, message: &mut Value) -> FrameRequest {
         let mut frame = self.conversation.classed("context", "system_prompt", key);
-        frame.put("speaker", role);
+        frame.put("speaker", "program").put("role", role);
         if let Some(content) = message.get_mut("content") {
             take_content(content, &mut frame, "text", self.strict);
         }
@@ -182,7 +182,7 @@ impl Talk {
         for (from, to) in [
             ("model", "model"),
             ("id", "message_id"),
-            ("stop_reason", "stop_reason"),
+            ("stop_reason", "finish_reason"),
             ("finish_reason", "finish_reason"),
         ] {
             answer.copy(message, from, to);

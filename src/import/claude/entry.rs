@@ -335,7 +335,7 @@ fn system(entry: &Entry, thread: &Thread) -> Option<Mapped> {
     let kind = if compaction { "context" } else { "observation" };
     let mut frame = entry.frame(kind, "", thread);
     match (compaction, subtype) {
-        (true, _) => frame.class("compaction").put("compaction", subtype),
+        (true, _) => frame.class("compacted").put("compaction", subtype),
         (false, "") => frame.put("observation", "system"),
         (false, _) => frame.put("observation", format!("system.{subtype}")),
     };
@@ -371,7 +371,7 @@ fn attachment(entry: &mut Entry, thread: &Thread) -> Option<Mapped> {
         _ => return None,
     };
     match frame.kind {
-        "memory" => frame.class("loaded"),
+        "memory" => frame.class("read"),
         "observation" => frame
             .put("observation", "hook")
             .put("result", kind.as_str()),

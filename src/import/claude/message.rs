@@ -139,7 +139,7 @@ pub(super) fn assistant(entry: &mut Entry, thread: &mut Thread) -> Option<Mapped
     for (from, to) in [
         ("model", "model"),
         ("id", "message_id"),
-        ("stop_reason", "stop_reason"),
+        ("stop_reason", "finish_reason"),
     ] {
         result.copy(message, from, to);
     }

@@ -85,6 +85,9 @@ pub(super) fn map(rollout: &mut Rollout, part: &mut Part) -> Option<Vec<FrameReq
         "thread_settings_applied" => applied(rollout, part, &mut frame),
         _ if frame.kind == "decision" => {
             frame.put("speaker", "program");
+            if let Some(status) = frame.body.shift_remove("status") {
+                frame.put("selected", status);
+            }
             let id = ["call_id", "target_item_id"]
                 .into_iter()
                 .find_map(|name| part.text(name));

@@ -259,7 +259,7 @@ impl Messages {
         let key = format!("{key}/decision");
         let mut frame = self.conversation.classed("decision", "approval", key);
         frame
-            .put("approved", approved)
+            .selected(Some(&approved.into()))
             .put("speaker", "user")
             .link("derived_from", result);
         Some(frame)
@@ -336,7 +336,13 @@ fn take_part(part: &mut Value, frame: &mut FrameRequest, name: &str, strict: boo
             .filter(|media| onrecord_core::frame::check_media(media).is_ok())
             .map(str::to_owned);
         if let Some(data) = inline.get_mut("data") {
-            extract_base64(data, frame, "data", media.as_deref());
+            let kind = media.as_deref().and_then(|media| media.split('/').next());
+            let name = match kind {
+                Some("image") => "image",
+                Some("audio") => "audio",
+                _ => "file",
+            };
+            extract_base64(data, frame, name, media.as_deref());
         }
     }
 }

@@ -100,11 +100,11 @@ impl SampleRun {
             ("id", "sample_id"),
             ("epoch", "epoch"),
             ("uuid", "sample_uuid"),
-            ("total_time", "total_seconds"),
-            ("working_time", "working_seconds"),
         ] {
             frame.copy(sample, member, to);
         }
+        frame.put_millis("duration_ms", sample.get("total_time"));
+        frame.put_millis("working_ms", sample.get("working_time"));
         let usage = sample.get("model_usage").and_then(Value::as_object);
         if let Some((model, counts)) =
             usage.and_then(|usage| usage.iter().next().filter(|_| usage.len() == 1))
@@ -115,7 +115,7 @@ impl SampleRun {
             }
         }
         if let Some(error_of) = sample.get_mut("error").filter(|error| error.is_object()) {
-            error(error_of, &mut frame, strict);
+            error(error_of, "error", &mut frame, strict);
         }
         if let Some(messages) = sample.get_mut("messages") {
             self.said.list(messages, &mut frame, "messages", strict);

@@ -217,9 +217,7 @@ impl Trace {
         if !tags.is_empty() {
             frame.put("tags", tags);
         }
-        if let Some(millis) = trace.get("latency").and_then(observation::millis) {
-            frame.put("latency_ms", millis);
-        }
+        frame.put_millis("duration_ms", trace.get("latency"));
         frame.copy(trace, "totalCost", "cost_usd");
         if let Some(output) = trace.get_mut("output") {
             extract(output, &mut frame, "output", self.strict);

@@ -58,14 +58,6 @@ fn kind(observation: &Value) -> &str {
         .unwrap_or("")
 }
 
-/// Seconds of Langfuse as whole milliseconds.
-pub(super) fn millis(seconds: &Value) -> Option<u64> {
-    let millis = (seconds.as_f64()? * 1_000.0).round();
-    (0.0..=9_007_199_254_740_991.0)
-        .contains(&millis)
-        .then_some(millis as u64)
-}
-
 impl Trace {
     /// An observation begins: what it is, and what was given to it.
     pub(super) fn begin(&mut self, index: usize, out: &mut Sink<'_>) {
@@ -220,10 +212,7 @@ impl Trace {
         if let Some(cost) = cost.filter(|cost| !cost.is_empty()) {
             frame.put("cost", cost);
         }
-        let first = observation.get("timeToFirstToken").and_then(millis);
-        if let Some(millis) = first {
-            frame.put("first_token_ms", millis);
-        }
+        frame.put_millis("first_token_ms", observation.get("timeToFirstToken"));
         let calls = observation.get("toolCalls").and_then(Value::as_array);
         let calls = calls.map_or(0, Vec::len);
         if calls > 0 {
@@ -238,9 +227,11 @@ impl Trace {
         if observation.get("level").and_then(Value::as_str) == Some("ERROR") {
             frame.put("status", "error");
         }
-        if let Some(millis) = observation.get("latency").and_then(millis) {
-            frame.put("latency_ms", millis);
-        }
+        let took = match frame.kind {
+            "model_result" => "latency_ms",
+            _ => "duration_ms",
+        };
+        frame.put_millis(took, observation.get("latency"));
         self.take(
             observation,
             frame,

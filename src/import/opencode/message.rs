@@ -91,9 +91,9 @@ impl Message {
         let texts = || parts.iter().filter(|part| is(part, "text"));
         let synthetic = texts().count() > 0 && texts().all(|part| is_synthetic(&part.record.value));
         let mut frame = if compaction {
-            conversation.classed("context", "compaction", key)
+            conversation.classed("context", "compacted", key)
         } else if synthetic {
-            conversation.classed("context", "synthetic", key)
+            conversation.classed("context", "meta_message", key)
         } else {
             conversation.prompt(key)
         };
@@ -187,7 +187,7 @@ impl Message {
                         frames.push(answer);
                         used = false;
                     }
-                    frames[at].copy(&record.value, "snapshot", "snapshot");
+                    frames[at].copy(&record.value, "snapshot", "tree");
                     record.leave_rest(&mut frames[at]);
                 }
                 "step-finish" => {
@@ -221,14 +221,14 @@ fn other(part: Part, conversation: &mut Conversation, out: &mut Sink<'_>) -> Vec
     let mut versions = Vec::new();
     let mut frame = match type_of(value) {
         "snapshot" => {
-            let mut frame = conversation.frame("snapshot", key);
-            frame.copy(value, "snapshot", "snapshot");
+            let mut frame = conversation.classed("snapshot", "working_tree", key);
+            frame.copy(value, "snapshot", "tree");
             frame
         }
         // The state of the files after a step, and which of them the step changed.
         "patch" => {
-            let mut frame = conversation.frame("snapshot", key.clone());
-            frame.copy(value, "hash", "snapshot");
+            let mut frame = conversation.classed("snapshot", "working_tree", key.clone());
+            frame.copy(value, "hash", "tree");
             let files = value
                 .get("files")
                 .and_then(Value::as_array)
@@ -252,7 +252,7 @@ fn other(part: Part, conversation: &mut Conversation, out: &mut Sink<'_>) -> Vec
             frame
         }
         "compaction" => {
-            let mut frame = conversation.classed("context", "compaction", key);
+            let mut frame = conversation.classed("context", "compacted", key);
             frame
                 .copy(value, "auto", "auto")
                 .copy(value, "overflow", "overflow");

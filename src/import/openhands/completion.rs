@@ -187,12 +187,7 @@ impl Completion {
         answer
             .put("revision", "not_identifiable")
             .link("answers", "request");
-        let latency = file.get("latency_sec").and_then(Value::as_f64);
-        if let Some(latency) = latency.map(|latency| (latency * 1_000.0).round().into()) {
-            answer
-                .body
-                .extend(label(&latency).map(|latency| ("latency_ms".to_owned(), latency)));
-        }
+        answer.put_millis("latency_ms", file.get("latency_sec"));
         if let Some(response) = file.get("response") {
             request.copy(response, "model", "model");
             fill_answer(response, &mut answer);

@@ -163,7 +163,7 @@ impl Output {
         }
         let mut pins = Map::new();
         let repository = [
-            ("name", at("/instance/repo")),
+            ("remote", at("/instance/repo")),
             ("commit", at("/instance/base_commit")),
         ];
         let config = |name: &str| at(&format!("/metadata/llm_config/{name}"));
@@ -172,7 +172,7 @@ impl Output {
             ("temperature", config("temperature")),
             ("top_p", config("top_p")),
             ("seed", config("seed")),
-            ("reasoning_effort", config("reasoning_effort")),
+            ("effort", config("reasoning_effort")),
         ];
         for (pin, members) in [("repository", &repository[..]), ("model", &model[..])] {
             let known = members

@@ -1,4 +1,4 @@
-//! Counts of tokens, each under the one name that all formats have for it.
+//! What an answer or a call took: tokens, cost and time, each under the one name that all formats have for it.
 
 use serde_json::{Map, Value};
 
@@ -85,6 +85,26 @@ impl FrameRequest {
         self
     }
 
+    /// Puts a time that is counted in seconds into the body, in milliseconds and to the microsecond.
+    pub(in crate::import) fn put_millis(
+        &mut self,
+        member: &str,
+        seconds: Option<&Value>,
+    ) -> &mut Self {
+        let micros = seconds.and_then(Value::as_f64);
+        let micros = micros.map(|seconds| (seconds * 1e6).round());
+        let millis = micros
+            .filter(|micros| *micros >= 0.0)
+            .map(|micros| match micros % 1e3 {
+                0.0 => Value::from((micros / 1e3) as u64),
+                _ => Value::from(micros / 1e3),
+            });
+        if let Some(millis) = millis.as_ref().and_then(label) {
+            self.put(member, millis);
+        }
+        self
+    }
+
     /// Puts what an answer cost beside its counts.
     pub(in crate::import) fn put_cost(&mut self, cost: Option<&Value>) -> &mut Self {
         let cost = cost.filter(|cost| cost.is_number()).and_then(label);
@@ -122,6 +142,20 @@ mod tests {
             json!({"input": 9, "output": 4, "reasoning": 2, "total": 13, "cache": {"read": 3}}),
         ] {
             assert_eq!(Value::from(usage(&written)), same, "{written}");
+        }
+    }
+
+    #[test]
+    fn seconds_become_milliseconds() {
+        let of = |seconds: Value| {
+            let mut frame = FrameRequest::new("model_result", "k", super::super::Turn::Open);
+            frame.put_millis("ms", Some(&seconds));
+            frame.body.remove("ms")
+        };
+        assert_eq!(of(json!(1.82)), Some(json!(1820)));
+        assert_eq!(of(json!(0.000_026)), Some(json!(0.026)));
+        for none in [json!(-1), json!("1"), json!(1e300), json!(null)] {
+            assert_eq!(of(none.clone()), None, "{none}");
         }
     }
 
