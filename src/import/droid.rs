@@ -2,7 +2,6 @@
 //! made of blocks, after a `session_start`), and what `droid exec --output-format stream-json` prints
 //! (messages, calls and results as records of their own, and a `completion` at the end).
 
-use std::collections::HashMap;
 use std::path::Path;
 
 use serde_json::Value;
@@ -11,13 +10,14 @@ use super::blocks::{self, first_text, take_content, type_of};
 use super::conversation::{Conversation, session as session_body};
 use super::jsonl::{JsonLines, LineMapper, key};
 use super::payload::Payload;
+use super::recent::Recent;
 use super::record::{Record, extract, extract_all};
 use super::request::{FrameRequest, Turn, key_part, label};
 use super::sample::Sample;
 use super::text::{Written, counted_time, written_time};
 use super::{Format, ImportError, Opening, Sink, Transcript, stem};
 
-type Edits = HashMap<String, (String, &'static str)>;
+type Edits = Recent<(String, &'static str)>;
 
 /// Maps the lines of a session.
 #[derive(Default)]
