@@ -219,3 +219,32 @@ fn every_shared_session_and_recording_maps() {
         check_files(Format::GeminiCli, &Records::Lines, &paths);
     }
 }
+
+#[test]
+fn a_result_is_not_read_for_what_only_a_file_or_an_output_says() {
+    let call = |name: &str, status: &str, output: &str| {
+        json!({"id": name, "name": name, "args": {}, "status": status,
+            "result": [{"functionResponse": {"id": name, "name": name, "response": {"output": output}}}]})
+    };
+    let session = json!({"sessionId": "s", "projectHash": "p", "startTime": "2026-03-07T10:00:00.000Z",
+        "lastUpdated": "2026-03-07T10:00:09.000Z", "messages": [
+        {"id": "1", "type": "user", "timestamp": "2026-03-07T10:00:00.000Z", "content": "go"},
+        {"id": "2", "type": "gemini", "timestamp": "2026-03-07T10:00:01.000Z", "content": "", "toolCalls": [
+            call("read_file", "success", "the manual says Exit Code: 7 is rare"),
+            call("run_shell_command", "success", "Output: Exit Code: 7\nExit Code: 0\nSignal: (none)"),
+            call("grep", "cancelled", "cat: key: Permission denied"),
+        ]},
+    ]});
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("session.json");
+    std::fs::write(&path, session.to_string()).unwrap();
+    let read = read(&path);
+    let result = |call: usize| &frame(&read, 0, &format!("message/2/call/{call}/result")).body;
+    assert_eq!(result(1).get("exit"), None);
+    assert_eq!(result(2)["exit"], 0);
+    assert_eq!(
+        (&result(3)["status"], &result(3)["cancelled"]),
+        (&json!("error"), &json!(true))
+    );
+    assert_eq!(kinds(&read.frames[0]).get("decision"), None);
+}

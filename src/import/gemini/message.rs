@@ -213,7 +213,7 @@ impl Messages {
             frame.copy(call, "name", "name");
         }
         let said = call.get("result").map(Value::to_string).unwrap_or_default();
-        let denied = said.contains("denied") || said.contains("did not allow");
+        let denied = said.contains("User denied") || said.contains("User did not allow");
         let status = call.get("status").and_then(Value::as_str);
         match status {
             Some("success") => frame.put("status", "ok"),
@@ -222,7 +222,11 @@ impl Messages {
             Some("cancelled") => frame.put("status", "error").put("cancelled", true),
             _ => &mut frame,
         };
-        if let Some(exit) = exit_code(&said) {
+        // Any text that a tool gives back may have these words: only a shell's result ends with them.
+        let shell = call.get("name").and_then(Value::as_str) == Some("run_shell_command");
+        let output = call.pointer("/result/0/functionResponse/response/output");
+        let output = output.and_then(Value::as_str).filter(|_| shell);
+        if let Some(exit) = output.and_then(exit_code) {
             frame.put("exit", exit);
         }
         let mut decision = None;
@@ -303,9 +307,9 @@ impl Messages {
     }
 }
 
-/// `Exit Code: N`, which the result of a shell command has in a line of its own.
-fn exit_code(said: &str) -> Option<i32> {
-    let (_, rest) = said.split_once("Exit Code: ")?;
+/// `Exit Code: N`, which the result of a shell command has after the output.
+fn exit_code(result: &str) -> Option<i32> {
+    let (_, rest) = result.rsplit_once("Exit Code: ")?;
     let end = rest.find(|one: char| !one.is_ascii_digit() && one != '-');
     rest[..end.unwrap_or(rest.len())].parse().ok()
 }
