@@ -56,9 +56,14 @@ pub(super) fn fits(sample: &Sample) -> bool {
 }
 
 fn is_step(record: &Value) -> bool {
+    let shouted = |word: &str| {
+        let letter = |one: char| one.is_ascii_uppercase() || one == '_';
+        !word.is_empty() && word.chars().all(letter)
+    };
+    let source = record.get("source").and_then(Value::as_str);
     record.get("step_index").is_some_and(Value::is_number)
-        && record.get("source").is_some_and(Value::is_string)
-        && !type_of(record).is_empty()
+        && source.is_some_and(shouted)
+        && shouted(type_of(record))
 }
 
 fn is_markdown(path: &Path) -> bool {

@@ -44,7 +44,7 @@ fn is_own(record: &Value) -> bool {
     let text = |member: &str| record.get(member).is_some_and(Value::is_string);
     let streamed = text("session_id") || text("sessionId");
     match type_of(record) {
-        "session_start" => text("id"),
+        "session_start" => text("id") && (text("cwd") || text("title")),
         "message" => streamed && text("role") && text("text"),
         "tool_call" | "tool_result" => streamed && (text("toolName") || text("toolCallId")),
         "completion" => streamed && text("finalText"),

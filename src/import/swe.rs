@@ -47,9 +47,15 @@ struct Calls {
 
 /// Whether the file is one JSON object with a trajectory or a history.
 pub(super) fn fits(sample: &Sample) -> bool {
-    ["trajectory", "history"]
-        .into_iter()
-        .any(|name| sample.member(name).is_some_and(Value::is_array))
+    let list = |name: &str| sample.member(name).and_then(Value::as_array);
+    let of = |name: &str, members: &[&str]| {
+        list(name).is_some_and(|items| {
+            let own = |item: &Value| members.iter().all(|member| item.get(member).is_some());
+            !items.is_empty() && items.iter().any(own)
+        })
+    };
+    let begun = list("trajectory").is_some_and(Vec::is_empty) && sample.member("info").is_some();
+    begun || of("trajectory", &["action", "observation"]) || of("history", &["role", "content"])
 }
 
 /// Reads a trajectory.

@@ -16,6 +16,7 @@ mod copilot;
 mod cursor;
 mod droid;
 mod fake;
+mod foreign;
 mod gemini;
 mod grok;
 mod inspect;

@@ -38,20 +38,15 @@ pub(super) fn is_conversation(record: &Value) -> bool {
 /// Whether this is a record of Claude Code: of a type that is known, with one of its own members.
 pub(super) fn is_claude(record: &Value) -> bool {
     let member = |name: &str| record.get(name).is_some();
-    let own = [
-        "sessionId",
-        "uuid",
-        "leafUuid",
-        "parentUuid",
-        "message",
-        "snapshot",
-    ];
+    let own = ["sessionId", "uuid", "leafUuid", "parentUuid", "snapshot"];
+    // A message that is a text is of any log.
+    let own = own.into_iter().any(member) || record.pointer("/message/content").is_some();
     let known = match type_of(record) {
         // Others begin their sessions with a record of this type too.
         "system" => member("uuid"),
         kind => is_conversation(record) || plain(kind).is_some(),
     };
-    known && own.into_iter().any(member) && record.get("payload").is_none()
+    known && own && record.get("payload").is_none()
 }
 
 /// Whether the record is marked as part of a subagent's conversation.
