@@ -13,7 +13,7 @@ use super::conversation::{Conversation, session as session_body};
 use super::document::{Document, FILE_BYTES, Parts};
 use super::jsonl::{JsonLines, LineMapper, key};
 use super::payload::Payload;
-use super::record::{Record, extract, extract_all};
+use super::record::{Record, extract, extract_all, post};
 use super::request::{FrameRequest, Turn, key_part};
 use super::sample::Sample;
 use super::text::{is_uuid, written_time};
@@ -162,16 +162,11 @@ impl LineMapper for Steps {
     fn map(&mut self, line: u64, mut record: Record, out: &mut Sink<'_>) {
         let time = record.value.get("created_at").and_then(Value::as_str);
         self.0.at(time.and_then(written_time));
-        let mut frames = self.known(&key(line), &mut record).unwrap_or_else(|| {
-            out.unmapped();
-            let class = "unmapped";
-            vec![self.0.classed("observation", class, key(line))]
-        });
+        let mut frames = self
+            .known(&key(line), &mut record)
+            .unwrap_or_else(|| self.0.unmapped(key(line), out));
         frames[0].copy(&record.value, "step_index", "step");
-        record.leave_rest(&mut frames[0]);
-        for frame in frames {
-            out.frame(frame);
-        }
+        post(record, frames, out);
     }
 
     fn turn(&self) -> Turn {

@@ -11,7 +11,7 @@ use super::conversation::{Conversation, session as session_body};
 use super::jsonl::{JsonLines, LineMapper, key};
 use super::payload::Payload;
 use super::recent::Recent;
-use super::record::{Record, extract, extract_all};
+use super::record::{Record, extract, extract_all, post};
 use super::request::{FrameRequest, Turn, key_part, label};
 use super::sample::Sample;
 use super::text::{Written, counted_time, written_time};
@@ -122,15 +122,10 @@ fn time(record: &Value) -> Option<Written> {
 impl LineMapper for Session {
     fn map(&mut self, line: u64, mut record: Record, out: &mut Sink<'_>) {
         self.conversation.at(time(&record.value));
-        let mut frames = self.known(&key(line), &mut record).unwrap_or_else(|| {
-            out.unmapped();
-            let class = "unmapped";
-            vec![self.conversation.classed("observation", class, key(line))]
-        });
-        record.leave_rest(&mut frames[0]);
-        for frame in frames {
-            out.frame(frame);
-        }
+        let frames = self
+            .known(&key(line), &mut record)
+            .unwrap_or_else(|| self.conversation.unmapped(key(line), out));
+        post(record, frames, out);
     }
 
     fn turn(&self) -> Turn {

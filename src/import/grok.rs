@@ -15,7 +15,7 @@ use super::conversation::{Conversation, session as session_body};
 use super::document;
 use super::jsonl::{JsonLines, LineMapper, key};
 use super::payload::Payload;
-use super::record::{Record, digest, extract_all};
+use super::record::{Record, digest, extract_all, post};
 use super::request::{FrameRequest, Turn, key_part, label, object, remote};
 use super::sample::Sample;
 use super::text::written_time;
@@ -120,15 +120,10 @@ fn opening(path: &Path, session: Option<&str>, summary: Option<&Value>) -> Openi
 
 impl LineMapper for Chat {
     fn map(&mut self, line: u64, mut record: Record, out: &mut Sink<'_>) {
-        let mut frames = self.known(&key(line), &mut record).unwrap_or_else(|| {
-            out.unmapped();
-            let class = "unmapped";
-            vec![self.conversation.classed("observation", class, key(line))]
-        });
-        record.leave_rest(&mut frames[0]);
-        for frame in frames {
-            out.frame(frame);
-        }
+        let frames = self
+            .known(&key(line), &mut record)
+            .unwrap_or_else(|| self.conversation.unmapped(key(line), out));
+        post(record, frames, out);
     }
 
     fn turn(&self) -> Turn {

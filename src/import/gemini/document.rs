@@ -97,15 +97,7 @@ impl Session {
         let mut frames = self
             .messages
             .message(&key, &mut message, strict)
-            .unwrap_or_else(|| {
-                out.unmapped();
-                let class = "unmapped";
-                vec![
-                    self.messages
-                        .conversation
-                        .classed("observation", class, key.clone()),
-                ]
-            });
+            .unwrap_or_else(|| self.messages.conversation.unmapped(key.clone(), out));
         frames[0].attach(Payload::json("record", &message, strict));
         for frame in frames {
             out.frame(frame);

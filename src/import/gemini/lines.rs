@@ -10,7 +10,7 @@ use super::message::{Called, Messages, time};
 use super::{Children, is_head};
 use crate::import::blocks::type_of;
 use crate::import::jsonl::{JsonLines, LineMapper, key};
-use crate::import::record::{Record, extract, extract_all};
+use crate::import::record::{Record, extract, extract_all, post};
 use crate::import::request::{FrameRequest, Turn};
 use crate::import::{ImportError, Opening, Sink, Transcript};
 
@@ -40,21 +40,10 @@ impl LineMapper for Session {
         }
         let key = key(line);
         let mut agents = Vec::new();
-        let mut frames = self
+        let frames = self
             .known(&key, &mut record, &mut agents)
-            .unwrap_or_else(|| {
-                out.unmapped();
-                let class = "unmapped";
-                vec![
-                    self.messages
-                        .conversation
-                        .classed("observation", class, key),
-                ]
-            });
-        record.leave_rest(&mut frames[0]);
-        for frame in frames {
-            out.frame(frame);
-        }
+            .unwrap_or_else(|| self.messages.conversation.unmapped(key, out));
+        post(record, frames, out);
         for (agent, call) in agents {
             if let Some(children) = &mut self.children {
                 children.named(&agent, &call, out);

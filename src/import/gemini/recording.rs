@@ -10,7 +10,7 @@ use super::message::Messages;
 use crate::import::conversation::session as session_body;
 use crate::import::jsonl::{JsonLines, LineMapper, key};
 use crate::import::payload::Payload;
-use crate::import::record::{Record, extract};
+use crate::import::record::{Record, extract, post};
 use crate::import::request::{FrameRequest, Turn, key_part};
 use crate::import::{Format, ImportError, Opening, Sink, Transcript};
 
@@ -55,16 +55,10 @@ impl LineMapper for Recording {
             Some(_) if method == "embedContent" => {
                 vec![self.0.conversation.classed("observation", "embedding", key)]
             }
-            _ => {
-                out.unmapped();
-                vec![self.0.conversation.classed("observation", "unmapped", key)]
-            }
+            _ => self.0.conversation.unmapped(key, out),
         };
         frames[0].copy(&record.value, "method", "method");
-        record.leave_rest(&mut frames[0]);
-        for frame in frames {
-            out.frame(frame);
-        }
+        post(record, frames, out);
     }
 
     fn turn(&self) -> Turn {
