@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use onrecord::import::request::FrameRequest;
 use onrecord::import::{Format, Reader, detect};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use crate::check::read;
+use crate::check::{read, read_all};
 use crate::shared::shared;
 use crate::{files, fixture};
 
@@ -130,4 +130,44 @@ fn one_thing_has_one_word_in_all_formats() {
         }
     }
     assert_eq!(seen.len(), Format::ALL.len(), "{seen:?}");
+}
+
+#[test]
+fn one_message_has_the_same_payloads_in_all_formats_that_have_blocks() {
+    let content = json!([
+        {"type": "text", "text": "Look."},
+        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "a page"}},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAEC"}},
+        {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}},
+    ]);
+    let message = json!({"role": "user", "content": content});
+    let records = [
+        json!({"type": "user", "uuid": "u", "sessionId": "s", "timestamp": "2026-03-07T10:00:00Z", "message": message}),
+        json!({"role": "user", "message": {"content": content}}),
+        json!({"type": "message", "id": "m", "message": message}),
+        message,
+    ];
+    let formats = [
+        Format::ClaudeCode,
+        Format::Cursor,
+        Format::Droid,
+        Format::Chat,
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file.jsonl");
+    for (format, record) in formats.into_iter().zip(records) {
+        let begin = json!({"type": "session_start", "id": "s", "cwd": "/"});
+        let lines = match format {
+            Format::Droid => format!("{begin}\n{record}\n"),
+            Format::Chat => format!("[{record}]"),
+            _ => format!("{record}\n"),
+        };
+        std::fs::write(&path, lines).unwrap();
+        let read = read_all(Reader::open(&path, Some(format), None).unwrap());
+        let turn = read.frames[0].iter().find(|frame| frame.kind == "turn");
+        let payloads = turn.unwrap().payloads.iter();
+        let names: Vec<_> = payloads.map(|payload| payload.name.as_str()).collect();
+        let wanted = ["prompt", "document", "image", "image_2", "record"];
+        assert_eq!(names, wanted, "{}", format.as_str());
+    }
 }

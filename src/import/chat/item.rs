@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::block::take_content;
 use super::talk::Talk;
 use super::text;
+use crate::import::blocks::take_content;
 use crate::import::record::{extract, extract_base64};
 use crate::import::request::FrameRequest;
 

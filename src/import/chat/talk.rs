@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use super::block::{take_block, take_content};
 use super::{text, time};
+use crate::import::blocks::{take_block, take_content};
 use crate::import::conversation::Conversation;
 use crate::import::payload::Payload;
 use crate::import::record::extract;
