@@ -13,7 +13,7 @@ use super::conversation::{Conversation, session as session_body};
 use super::document::{Document, FILE_BYTES, Parts};
 use super::jsonl::{JsonLines, LineMapper, key};
 use super::payload::Payload;
-use super::record::{Record, extract, extract_all};
+use super::record::{Record, extract, extract_all, post};
 use super::request::{FrameRequest, Turn, key_part};
 use super::sample::Sample;
 use super::text::{is_uuid, written_time};
@@ -56,9 +56,14 @@ pub(super) fn fits(sample: &Sample) -> bool {
 }
 
 fn is_step(record: &Value) -> bool {
+    let shouted = |word: &str| {
+        let letter = |one: char| one.is_ascii_uppercase() || one == '_';
+        !word.is_empty() && word.chars().all(letter)
+    };
+    let source = record.get("source").and_then(Value::as_str);
     record.get("step_index").is_some_and(Value::is_number)
-        && record.get("source").is_some_and(Value::is_string)
-        && !type_of(record).is_empty()
+        && source.is_some_and(shouted)
+        && shouted(type_of(record))
 }
 
 fn is_markdown(path: &Path) -> bool {
@@ -157,16 +162,11 @@ impl LineMapper for Steps {
     fn map(&mut self, line: u64, mut record: Record, out: &mut Sink<'_>) {
         let time = record.value.get("created_at").and_then(Value::as_str);
         self.0.at(time.and_then(written_time));
-        let mut frames = self.known(&key(line), &mut record).unwrap_or_else(|| {
-            out.unmapped();
-            let class = "unmapped";
-            vec![self.0.classed("observation", class, key(line))]
-        });
+        let mut frames = self
+            .known(&key(line), &mut record)
+            .unwrap_or_else(|| self.0.unmapped(key(line), out));
         frames[0].copy(&record.value, "step_index", "step");
-        record.leave_rest(&mut frames[0]);
-        for frame in frames {
-            out.frame(frame);
-        }
+        post(record, frames, out);
     }
 
     fn turn(&self) -> Turn {
@@ -197,7 +197,7 @@ impl Steps {
             "CHECKPOINT" => (self.0.classed("context", "compact_summary", key), "text"),
             "MEMORY" => (self.0.classed("memory", "written", key), "content"),
             "TASK_BOUNDARY" => (self.0.classed("observation", "task_boundary", key), "text"),
-            "ERROR_MESSAGE" => (self.0.classed("observation", "error", key), "message"),
+            "ERROR_MESSAGE" => (self.0.classed("observation", "error", key), "text"),
             "CODE_ACKNOWLEDGEMENT" => {
                 let mut frame = self.0.classed("decision", "approval", key);
                 frame.put("speaker", "user");

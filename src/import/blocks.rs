@@ -1,11 +1,13 @@
 //! Messages made of blocks (`text`, `thinking`, `image`, `tool_use`, `tool_result` …), as Anthropic's API
 //! has them and several agents write them. Content may also be one string.
 
+mod attachment;
+
 use serde_json::Value;
 
 use super::conversation::Conversation;
 use super::payload::Payload;
-use super::record::{extract, extract_base64};
+use super::record::extract;
 use super::request::FrameRequest;
 
 /// What is done with a call's block before its arguments are taken out of it.
@@ -60,37 +62,27 @@ pub(super) fn take_content(
     }
 }
 
-/// Moves one block of content into a payload. Kinds without text stay in the record.
+/// Moves one block of content into a payload, as the APIs of Anthropic and OpenAI spell it. Kinds that are
+/// not known stay in the record.
 pub(super) fn take_block(block: &mut Value, frame: &mut FrameRequest, name: &str, strict: bool) {
-    let kind = type_of(block).to_owned();
-    let slot = match kind.as_str() {
-        "text" => block.get_mut("text"),
-        "thinking" => block.get_mut("thinking"),
-        "redacted_thinking" => block.get_mut("data"),
-        "image" | "document" => return take_source(block, frame, &kind),
-        _ if block.is_string() => Some(block),
-        _ => None,
-    };
-    let name = if kind == "text" || kind.is_empty() {
-        name
-    } else {
-        kind.as_str()
-    };
-    if let Some(slot) = slot {
-        extract(slot, frame, name, strict);
+    if block.is_string() {
+        return extract(block, frame, name, strict);
     }
-}
-
-/// Moves the bytes of an image or a document into a payload.
-pub(super) fn take_source(block: &mut Value, frame: &mut FrameRequest, name: &str) {
-    let media = block.pointer("/source/media_type").and_then(Value::as_str);
-    // A media type of the transcript is passed on where a frame may carry it.
-    let media = media
-        .filter(|media| onrecord_core::frame::check_media(media).is_ok())
-        .map(str::to_owned);
-    let base64 = block.pointer("/source/type").and_then(Value::as_str) == Some("base64");
-    if let Some(slot) = block.pointer_mut("/source/data").filter(|_| base64) {
-        extract_base64(slot, frame, name, media.as_deref());
+    let kind = type_of(block).to_owned();
+    let (member, name) = match kind.as_str() {
+        "image" | "document" => return attachment::take_source(block, frame, &kind, strict),
+        "image_url" | "input_image" => return attachment::take_image(block, frame),
+        "input_audio" | "output_audio" => return attachment::take_audio(block, frame),
+        "file" | "input_file" => return attachment::take_file(block, frame),
+        "thinking" => ("thinking", "thinking"),
+        "redacted_thinking" => ("data", "redacted_thinking"),
+        "refusal" => ("refusal", "refusal"),
+        "summary_text" | "reasoning_text" => ("text", "thinking"),
+        "text" | "input_text" | "output_text" | "" => ("text", name),
+        _ => return,
+    };
+    if let Some(slot) = block.get_mut(member) {
+        extract(slot, frame, name, strict);
     }
 }
 
@@ -102,7 +94,7 @@ pub(super) fn take_result(content: &mut Value, result: &mut FrameRequest, strict
             return take_block(only, result, "result", strict);
         }
         for block in blocks.iter_mut().filter(|block| type_of(block) == "image") {
-            take_source(block, result, "image");
+            attachment::take_source(block, result, "image", strict);
         }
     }
     extract(content, result, "result", strict);

@@ -12,7 +12,7 @@ use super::jsonl::{self, JsonLines, LineMapper};
 use super::listed::{self, RecordMapper};
 use super::recent::Recent;
 use super::record::{Record, extract};
-use super::request::{FrameRequest, Turn, key_part, labels};
+use super::request::{FrameRequest, Turn, key_part};
 use super::sample::Sample;
 use super::{Format, ImportError, Opening, Sink, Transcript, stem};
 
@@ -159,10 +159,7 @@ impl Exec {
             }
             "turn.completed" => {
                 let mut frame = self.talk.classed("observation", "turn_complete", key);
-                let usage = value.get("usage").map(labels);
-                if let Some(usage) = usage.filter(|usage| !usage.is_empty()) {
-                    frame.put("usage", usage);
-                }
+                frame.put_usage(value.get("usage"));
                 frame
             }
             "turn.failed" | "error" => {

@@ -9,7 +9,7 @@ use super::payload::Payload;
 use super::recent::Recent;
 use super::request::{FrameRequest, Turn, label, object};
 use super::text::{Written, is_label};
-use super::{Format, MAPPING};
+use super::{Format, MAPPING, Sink};
 
 /// The body of a `session` frame: who worked, in which session, and that all of it is a transcript.
 /// `times` says whether the format has a clock.
@@ -85,6 +85,12 @@ impl Conversation {
         let mut frame = self.frame(kind, key);
         frame.class(class);
         frame
+    }
+
+    /// What a record of no known kind becomes: it is kept whole, and counted.
+    pub fn unmapped(&self, key: impl Into<String>, out: &mut Sink<'_>) -> Vec<FrameRequest> {
+        out.unmapped();
+        vec![self.classed("observation", "unmapped", key)]
     }
 
     /// What a person asked for: opens the next turn. The server closes the one before.

@@ -11,7 +11,7 @@ use super::blocks::{self, type_of};
 use super::child::Prompts;
 use super::conversation::{Conversation, session as session_body};
 use super::jsonl::{JsonLines, LineMapper, key};
-use super::record::{Record, extract};
+use super::record::{Record, extract, post};
 use super::request::{FrameRequest, Turn, key_part, label};
 use super::sample::Sample;
 use super::{Format, ImportError, Opening, Sink, Transcript, stem};
@@ -99,21 +99,14 @@ fn transcripts(folder: &Path) -> Vec<PathBuf> {
 
 impl LineMapper for Session {
     fn map(&mut self, line: u64, mut record: Record, out: &mut Sink<'_>) {
-        let mut frames = if is_message(&record.value) {
+        let frames = if is_message(&record.value) {
             self.message(line, &mut record)
         } else if type_of(&record.value) == "turn_ended" {
             vec![self.turn_ended(line, &mut record)]
         } else {
-            out.unmapped();
-            vec![
-                self.conversation
-                    .classed("observation", "unmapped", key(line)),
-            ]
+            self.conversation.unmapped(key(line), out)
         };
-        record.leave_rest(&mut frames[0]);
-        for frame in frames {
-            out.frame(frame);
-        }
+        post(record, frames, out);
     }
 
     fn turn(&self) -> Turn {
@@ -179,7 +172,7 @@ impl Session {
         frame.copy(&record.value, "status", "status");
         let strict = record.strict();
         if let Some(error) = record.value.get_mut("error") {
-            extract(error, &mut frame, "error", strict);
+            extract(error, &mut frame, "text", strict);
         }
         frame
     }

@@ -2,7 +2,6 @@
 //! made of blocks, after a `session_start`), and what `droid exec --output-format stream-json` prints
 //! (messages, calls and results as records of their own, and a `completion` at the end).
 
-use std::collections::HashMap;
 use std::path::Path;
 
 use serde_json::Value;
@@ -11,13 +10,14 @@ use super::blocks::{self, first_text, take_content, type_of};
 use super::conversation::{Conversation, session as session_body};
 use super::jsonl::{JsonLines, LineMapper, key};
 use super::payload::Payload;
-use super::record::{Record, extract, extract_all};
-use super::request::{FrameRequest, Turn, key_part, label, labels};
+use super::recent::Recent;
+use super::record::{Record, extract, extract_all, post};
+use super::request::{FrameRequest, Turn, key_part, label};
 use super::sample::Sample;
 use super::text::{Written, counted_time, written_time};
 use super::{Format, ImportError, Opening, Sink, Transcript, stem};
 
-type Edits = HashMap<String, (String, &'static str)>;
+type Edits = Recent<(String, &'static str)>;
 
 /// Maps the lines of a session.
 #[derive(Default)]
@@ -32,7 +32,7 @@ const EDITS: [(&str, &str); 4] = [
     ("Create", "create"),
     ("Edit", "update"),
     ("MultiEdit", "update"),
-    ("Write", "update"),
+    ("Write", "write"),
 ];
 
 /// Whether the file has records of one of the two shapes.
@@ -44,7 +44,7 @@ fn is_own(record: &Value) -> bool {
     let text = |member: &str| record.get(member).is_some_and(Value::is_string);
     let streamed = text("session_id") || text("sessionId");
     match type_of(record) {
-        "session_start" => text("id"),
+        "session_start" => text("id") && (text("cwd") || text("title")),
         "message" => streamed && text("role") && text("text"),
         "tool_call" | "tool_result" => streamed && (text("toolName") || text("toolCallId")),
         "completion" => streamed && text("finalText"),
@@ -82,7 +82,6 @@ fn opening(path: &Path, session: Option<&str>, sample: &Sample) -> Opening {
     let name = session.or(own).map_or_else(|| stem(path), str::to_owned);
     let mut body = session_body(Format::Droid, "droid", Some(&name), true);
     let members = [
-        ("version", "agent_version"),
         ("callingSessionId", "parent_session_id"),
         ("parentSessionId", "parent_session_id"),
         ("callingToolUseId", "parent_tool_call_id"),
@@ -91,6 +90,14 @@ fn opening(path: &Path, session: Option<&str>, sample: &Sample) -> Opening {
         if let Some(value) = first.get(from).and_then(label) {
             body.insert(to.into(), value);
         }
+    }
+    // The program's version is a text; a number is that of the file's form.
+    if let Some(version) = first.get("version").filter(|_| start).and_then(label) {
+        let member = match version {
+            Value::String(_) => "agent_version",
+            _ => "format_version",
+        };
+        body.insert(member.into(), version);
     }
     let cwd = text("cwd").filter(|cwd| !cwd.is_empty());
     Opening {
@@ -115,15 +122,10 @@ fn time(record: &Value) -> Option<Written> {
 impl LineMapper for Session {
     fn map(&mut self, line: u64, mut record: Record, out: &mut Sink<'_>) {
         self.conversation.at(time(&record.value));
-        let mut frames = self.known(&key(line), &mut record).unwrap_or_else(|| {
-            out.unmapped();
-            let class = "unmapped";
-            vec![self.conversation.classed("observation", class, key(line))]
-        });
-        record.leave_rest(&mut frames[0]);
-        for frame in frames {
-            out.frame(frame);
-        }
+        let frames = self
+            .known(&key(line), &mut record)
+            .unwrap_or_else(|| self.conversation.unmapped(key(line), out));
+        post(record, frames, out);
     }
 
     fn turn(&self) -> Turn {
@@ -149,7 +151,7 @@ impl Session {
                 let mut frame = self.conversation.classed("context", "compact_summary", key);
                 extract_all(
                     value,
-                    &[("summaryText", "summary"), ("summary", "summary")],
+                    &[("summaryText", "text"), ("summary", "text")],
                     &mut frame,
                     strict,
                 );
@@ -160,18 +162,16 @@ impl Session {
                 frame
                     .put("speaker", "program")
                     .copy(value, "source", "source");
-                extract_all(value, &[("message", "message")], &mut frame, strict);
+                extract_all(value, &[("message", "text")], &mut frame, strict);
                 frame
             }
             "system" => {
                 let mut frame = self
                     .conversation
                     .classed("observation", "session_start", key);
-                frame.copy(value, "model", "model").copy(
-                    value,
-                    "reasoning_effort",
-                    "reasoning_effort",
-                );
+                frame
+                    .copy(value, "model", "model")
+                    .copy(value, "reasoning_effort", "effort");
                 extract_all(
                     value,
                     &[("tools", "tools"), ("cwd", "cwd")],
@@ -301,10 +301,7 @@ impl Session {
         for (from, to) in [("durationMs", "duration_ms"), ("numTurns", "turns")] {
             frame.copy(value, from, to);
         }
-        let usage = value.get("usage").map(labels);
-        if let Some(usage) = usage.filter(|usage| !usage.is_empty()) {
-            frame.put("usage", usage);
-        }
+        frame.put_usage(value.get("usage"));
         extract_all(
             value,
             &[("finalText", "summary"), ("result", "summary")],

@@ -15,8 +15,8 @@ use super::conversation::{Conversation, session as session_body};
 use super::document;
 use super::jsonl::{JsonLines, LineMapper, key};
 use super::payload::Payload;
-use super::record::{Record, digest, extract_all};
-use super::request::{FrameRequest, Turn, key_part, label, object};
+use super::record::{Record, digest, extract_all, post};
+use super::request::{FrameRequest, Turn, key_part, label, object, remote};
 use super::sample::Sample;
 use super::text::written_time;
 use super::{Format, ImportError, Notice, Opening, Sink, Transcript, stem};
@@ -120,15 +120,10 @@ fn opening(path: &Path, session: Option<&str>, summary: Option<&Value>) -> Openi
 
 impl LineMapper for Chat {
     fn map(&mut self, line: u64, mut record: Record, out: &mut Sink<'_>) {
-        let mut frames = self.known(&key(line), &mut record).unwrap_or_else(|| {
-            out.unmapped();
-            let class = "unmapped";
-            vec![self.conversation.classed("observation", class, key(line))]
-        });
-        record.leave_rest(&mut frames[0]);
-        for frame in frames {
-            out.frame(frame);
-        }
+        let frames = self
+            .known(&key(line), &mut record)
+            .unwrap_or_else(|| self.conversation.unmapped(key(line), out));
+        post(record, frames, out);
     }
 
     fn turn(&self) -> Turn {
@@ -222,7 +217,7 @@ impl Chat {
                 (frame, "text")
             }
             Some(_) => (
-                self.conversation.classed("context", "injected", key),
+                self.conversation.classed("context", "meta_message", key),
                 "text",
             ),
             None => (self.conversation.prompt(key), "prompt"),
@@ -238,7 +233,7 @@ impl Chat {
             take_content(content, &mut frame, name, strict);
             for block in content.as_array_mut().into_iter().flatten() {
                 if type_of(block) == "image" {
-                    extract_all(block, &[("url", "image_url")], &mut frame, strict);
+                    extract_all(block, &[("url", "image")], &mut frame, strict);
                 }
             }
         }
@@ -365,13 +360,12 @@ fn summary_frame(summary: Record) -> FrameRequest {
     ] {
         frame.copy(value, from, to);
     }
-    let members = [
-        ("remote", "/git_remotes/0"),
-        ("branch", "/head_branch"),
-        ("commit", "/head_commit"),
-    ];
-    let repository =
-        members.map(|(name, at)| (name, value.pointer(at).and_then(label).unwrap_or_default()));
+    let repository = [
+        ("remote", value.pointer("/git_remotes/0").and_then(remote)),
+        ("branch", value.get("head_branch").and_then(label)),
+        ("commit", value.get("head_commit").and_then(label)),
+    ]
+    .map(|(name, value)| (name, value.unwrap_or_default()));
     if repository.iter().any(|(_, value)| !value.is_null()) {
         frame.put("repository", object(repository));
     }

@@ -15,8 +15,9 @@ use super::conversation::{self, Conversation};
 use super::document::{Document, FILE_BYTES, Parts};
 use super::payload::Payload;
 use super::record::{self, Reading, Record, extract};
-use super::request::{FrameRequest, Turn, key_part, label, labels, object};
+use super::request::{FrameRequest, Turn, key_part, label, object};
 use super::sample::Sample;
+use super::swe::take_info;
 use super::text::counted_time;
 use super::{Format, ImportError, Opening, Sink, Transcript, read_whole, stem};
 
@@ -271,7 +272,7 @@ impl Trajectory {
             let mut call = self.talk.frame("model_call", format!("{key}/model"));
             call.put("model", model.clone())
                 .put("revision", "not_identifiable");
-            call.copy(response, "id", "request_id");
+            call.copy(response, "id", "response_id");
             if let Some(temperature) = setting("/model/model_kwargs/temperature") {
                 call.put("temperature", temperature);
             }
@@ -284,13 +285,9 @@ impl Trajectory {
         if let Some(reason) = response.pointer("/choices/0/finish_reason").and_then(label) {
             answer.put("finish_reason", reason);
         }
-        let usage = response.get("usage").map(usage).unwrap_or_default();
-        if !usage.is_empty() {
-            answer.put("usage", usage);
-        }
-        if let Some(cost) = message.pointer("/extra/cost").and_then(label) {
-            answer.put("cost_usd", cost);
-        }
+        answer
+            .put_usage(response.get("usage"))
+            .put_cost(message.pointer("/extra/cost"));
         let place = frames.len();
         frames.push(answer);
         for (index, (id, command)) in commands(message).into_iter().enumerate() {
@@ -370,31 +367,11 @@ impl Trajectory {
             }
         };
         if let Some(info) = rest.value.get_mut("info") {
-            frame.copy(info, "exit_status", "exit_status");
-            let stats = info.get("model_stats").map(labels);
-            if let Some(stats) = stats.filter(|stats| !stats.is_empty()) {
-                frame.put("cost", stats);
-            }
-            if let Some(slot) = info.get_mut("submission") {
-                extract(slot, &mut frame, "submission", self.strict);
-            }
+            take_info(info, &mut frame, self.strict);
         }
         rest.leave_rest(&mut frame);
         out.frame(frame);
     }
-}
-
-/// What was used, under the names that all formats have.
-fn usage(usage: &Value) -> Map<String, Value> {
-    let named = |(name, count): (String, Value)| {
-        let name = match name.as_str() {
-            "prompt_tokens" => "input_tokens".to_owned(),
-            "completion_tokens" => "output_tokens".to_owned(),
-            _ => name,
-        };
-        (name, count)
-    };
-    labels(usage).into_iter().map(named).collect()
 }
 
 /// The format's word for how mini-swe-agent ended.

@@ -42,6 +42,11 @@ impl<V> Recent<V> {
         self.entries.get(id).map(|(_, value)| value)
     }
 
+    /// All entries that are kept, in no order.
+    pub fn values(&self) -> impl Iterator<Item = &V> {
+        self.entries.values().map(|(_, value)| value)
+    }
+
     /// Takes the entry with this id out.
     pub fn remove(&mut self, id: &str) -> Option<V> {
         self.entries.remove(id).map(|(_, value)| value)

@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use onrecord_core::json::{self, Limits, Reason};
 use serde_json::Value;
 
+use super::Sink;
 use super::payload::{PART_BYTES, Payload};
 use super::request::{FrameRequest, object};
 
@@ -156,6 +157,16 @@ impl Record {
             .raw
             .unwrap_or_else(|| Payload::json("record", &self.value, strict));
         frame.attach(rest);
+    }
+}
+
+/// Posts what a record became, the first frame with what is left of it.
+pub(super) fn post(record: Record, mut frames: Vec<FrameRequest>, out: &mut Sink<'_>) {
+    if let Some(first) = frames.first_mut() {
+        record.leave_rest(first);
+    }
+    for frame in frames {
+        out.frame(frame);
     }
 }
 

@@ -1,11 +1,17 @@
 //! What an import posts: the requests of `POST /v1/runs/{run}/frames`, cut to the limits of the API.
 
+mod counts;
+
+use std::collections::BTreeMap;
+
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::payload::{PART_BYTES, Payload};
 use super::text::{self, Written};
+
+pub(super) use counts::usage;
 
 /// Bytes of all payloads of one frame of an import; what is over goes into a continuation frame.
 pub const FRAME_PAYLOAD_BYTES: usize = 12 * 1024 * 1024;
@@ -109,6 +115,8 @@ pub struct FrameRequest {
     pub links: Vec<Link>,
     /// Whether another thread may link to this frame, so that its receipt has to be kept.
     pub linked_to: bool,
+    /// The names of its payloads, and up to which number each was given again.
+    names: BTreeMap<String, usize>,
 }
 
 impl FrameRequest {
@@ -128,6 +136,7 @@ impl FrameRequest {
             payloads: Vec::new(),
             links: Vec::new(),
             linked_to: false,
+            names: BTreeMap::new(),
         }
     }
 
@@ -155,6 +164,32 @@ impl FrameRequest {
         self
     }
 
+    /// Says who speaks, by the writer's word for it: the user, the model or a tool; all other words
+    /// (`system`, `developer`, `agent`, `environment` …) mean the program. None where there is none.
+    pub(super) fn speaker(&mut self, role: Option<&Value>) -> &mut Self {
+        match role.and_then(Value::as_str) {
+            None => self,
+            Some("user" | "human") => self.put("speaker", "user"),
+            Some("assistant" | "model") => self.put("speaker", "model"),
+            Some("tool" | "function") => self.put("speaker", "tool"),
+            Some(_) => self.put("speaker", "program"),
+        }
+    }
+
+    /// Says what was selected: the writer's own word, or, for yes and no, `approved` and `denied`.
+    pub fn selected(&mut self, value: Option<&Value>) -> &mut Self {
+        match value {
+            Some(Value::Bool(true)) => self.put("selected", "approved"),
+            Some(Value::Bool(false)) => self.put("selected", "denied"),
+            other => {
+                let word = other.and_then(label);
+                self.body
+                    .extend(word.map(|word| ("selected".to_owned(), word)));
+                self
+            }
+        }
+    }
+
     /// Sets the transcript's time, and its spelling where the time does not say all of it.
     pub fn at(&mut self, time: &Written) -> &mut Self {
         self.occurred_at.clone_from(&time.at);
@@ -176,12 +211,15 @@ impl FrameRequest {
     /// Adds a payload under a name that is free in this frame, and answers that name.
     pub fn attach(&mut self, mut payload: Payload) -> String {
         let base = payload.name.clone();
-        let mut count = 1;
-        while self.payloads.iter().any(|other| other.name == payload.name) {
+        // Each number is tried once: a message may have a hundred thousand blocks.
+        let mut count = self.names.get(&base).copied().unwrap_or(0);
+        while self.names.contains_key(&payload.name) {
             count += 1;
-            payload.name = format!("{base}_{count}");
+            payload.name = format!("{base}_{}", count + 1);
         }
+        self.names.insert(base, count);
         let name = payload.name.clone();
+        self.names.entry(name.clone()).or_insert(0);
         self.payloads.push(payload);
         name
     }
@@ -252,6 +290,13 @@ pub fn label(value: &Value) -> Option<Value> {
         _ => false,
     };
     fits.then(|| value.clone())
+}
+
+/// The address of a repository, unless there is a name or a password in it: a body is never erased.
+pub(super) fn remote(address: &Value) -> Option<Value> {
+    let text = address.as_str()?;
+    let secret = text.contains("://") && text.contains('@');
+    label(address).filter(|_| !secret)
 }
 
 /// Copies the members of an object that are ids, enums or counts, under their own names.
@@ -351,6 +396,17 @@ mod tests {
     }
 
     #[test]
+    fn a_message_of_many_blocks_takes_no_time() {
+        let mut frame = FrameRequest::new("observation", "k", Turn::Open);
+        frame.attach(Payload::text("text_3", String::new()));
+        let names: std::collections::HashSet<_> = (0..30_000)
+            .map(|_| frame.attach(Payload::text("text", String::new())))
+            .collect();
+        assert_eq!(names.len(), 30_000);
+        assert!(names.contains("text") && names.contains("text_2") && !names.contains("text_3"));
+    }
+
+    #[test]
     fn the_turn_is_left_out_or_null() {
         let open = serde_json::to_value(FrameRequest::new("turn", "k", Turn::Open)).unwrap();
         assert_eq!(open.get("turn"), None);
@@ -383,6 +439,23 @@ mod tests {
             json!(null),
         ] {
             assert_eq!(label(&content), None, "{content}");
+        }
+    }
+
+    #[test]
+    fn an_address_with_a_password_is_no_remote() {
+        for kept in [
+            "https://example.org/a.git",
+            "git@example.org:a.git",
+            "mara/till",
+        ] {
+            assert_eq!(remote(&kept.into()), Some(kept.into()));
+        }
+        for secret in [
+            "https://mara:s3cret@example.org/a.git",
+            "https://token@example.org/a",
+        ] {
+            assert_eq!(remote(&secret.into()), None, "{secret}");
         }
     }
 

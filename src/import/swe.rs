@@ -13,12 +13,13 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
+use super::conversation;
 use super::document::{self, Document, Parts};
 use super::payload::Payload;
 use super::record::{Record, extract};
-use super::request::{FrameRequest, Turn, key_part, label, labels, object};
+use super::request::{FrameRequest, Turn, key_part, label, object, usage};
 use super::sample::Sample;
-use super::{Format, ImportError, MAPPING, Opening, Sink, Transcript, stem};
+use super::{Format, ImportError, Opening, Sink, Transcript, stem};
 
 /// What is left of a trajectory while its steps become frames.
 struct Trajectory {
@@ -46,9 +47,15 @@ struct Calls {
 
 /// Whether the file is one JSON object with a trajectory or a history.
 pub(super) fn fits(sample: &Sample) -> bool {
-    ["trajectory", "history"]
-        .into_iter()
-        .any(|name| sample.member(name).is_some_and(Value::is_array))
+    let list = |name: &str| sample.member(name).and_then(Value::as_array);
+    let of = |name: &str, members: &[&str]| {
+        list(name).is_some_and(|items| {
+            let own = |item: &Value| members.iter().all(|member| item.get(member).is_some());
+            !items.is_empty() && items.iter().any(own)
+        })
+    };
+    let begun = list("trajectory").is_some_and(Vec::is_empty) && sample.member("info").is_some();
+    begun || of("trajectory", &["action", "observation"]) || of("history", &["role", "content"])
 }
 
 /// Reads a trajectory.
@@ -158,14 +165,7 @@ impl Trajectory {
             }
         };
         if let Some(info) = rest.value.get_mut("info") {
-            frame.copy(info, "exit_status", "exit_status");
-            let stats = info.get("model_stats").map(labels);
-            if let Some(stats) = stats.filter(|stats| !stats.is_empty()) {
-                frame.put("cost", stats);
-            }
-            if let Some(submission) = info.get_mut("submission") {
-                extract(submission, &mut frame, "submission", self.strict);
-            }
+            take_info(info, &mut frame, self.strict);
         }
         let members = rest.value.as_object_mut().into_iter().flatten();
         let mut unknown = Vec::new();
@@ -221,6 +221,21 @@ impl Trajectory {
     }
 }
 
+/// How it ended and what it took, as SWE-agent and mini-swe-agent write it.
+pub(super) fn take_info(info: &mut Value, frame: &mut FrameRequest, strict: bool) {
+    frame.copy(info, "exit_status", "exit_status");
+    if let Some(stats) = info.get("model_stats") {
+        let mut counts = usage(stats);
+        if let Some(cost) = counts.shift_remove("instance_cost") {
+            frame.put("cost_usd", cost);
+        }
+        frame.put("usage", counts);
+    }
+    if let Some(slot) = info.get_mut("submission") {
+        extract(slot, frame, "submission", strict);
+    }
+}
+
 /// Marks a part that lacks the member which makes it what it is.
 fn unmapped_without(value: &Value, member: &str, frame: &mut FrameRequest, out: &mut Sink<'_>) {
     if value.get(member).is_none() {
@@ -246,12 +261,8 @@ fn outcome_status(exit: &str) -> &'static str {
 /// The `session` frame's request. It depends only on what a trajectory has from its first step on, so
 /// that a later import of the same, longer trajectory finds its run.
 fn opening(name: &str, file: &Value) -> Opening {
-    let mut body = Map::new();
-    body.insert("agent".into(), "swe-agent".into());
-    body.insert("profile".into(), "coding".into());
-    if let Some(name) = label(&name.into()) {
-        body.insert("session_id".into(), name);
-    }
+    // A trajectory has no times at all.
+    let mut body = conversation::session(Format::SweAgent, "swe-agent", Some(name), false);
     if let Some(environment) = file.get("environment").and_then(label) {
         body.insert("environment".into(), environment);
     }
@@ -277,13 +288,6 @@ fn opening(name: &str, file: &Value) -> Opening {
     if !pins.is_empty() {
         body.insert("pins".into(), pins.into());
     }
-    body.insert(
-        "imported".into(),
-        object([("format", "swe-agent".into()), ("importer", MAPPING.into())]),
-    );
-    body.insert("order".into(), "transcript".into());
-    // A trajectory has no times at all.
-    body.insert("times".into(), "none".into());
     Opening {
         key: format!("import/swe-agent/{}", key_part(name)),
         session: body,

@@ -204,7 +204,7 @@ fn requests_and_answers_of_the_apis() {
     let answer = frame(&answer, 0, "message/1");
     assert_eq!(
         Value::Object(answer.body.clone()),
-        json!({"speaker": "model", "model": "claude-test-1", "message_id": "msg_1", "stop_reason": "end_turn",
+        json!({"speaker": "model", "model": "claude-test-1", "message_id": "msg_1", "finish_reason": "end_turn",
             "revision": "not_identifiable", "usage": {"input_tokens": 40, "output_tokens": 6}})
     );
 
@@ -266,7 +266,10 @@ fn items_of_responses() {
         b"\x89PNG\r\n\x1a\n"
     );
     let no = frame(&read, 0, "output/9");
-    assert_eq!((no.kind, &no.body["approved"]), ("decision", &json!(false)));
+    assert_eq!(
+        (no.kind, &no.body["selected"]),
+        ("decision", &json!("denied"))
+    );
     let answer = frame(&read, 0, "output/10");
     assert_eq!(
         (payload(answer, "text"), &answer.body["refused"]),

@@ -73,7 +73,7 @@ fn pointers(value: &Value, at: &mut String, places: &mut Vec<String>) {
     }
 }
 
-fn read_all(mut reader: Reader) -> Read {
+pub fn read_all(mut reader: Reader) -> Read {
     let mut read = Read {
         openings: Vec::new(),
         frames: Vec::new(),

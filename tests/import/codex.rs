@@ -69,7 +69,7 @@ fn every_record_has_the_frame_of_what_it_is() {
         ("line/5", "action", "turn_context"),
         ("line/13", "observation", "token_count"),
         ("line/14", "decision", "plan"),
-        ("line/35", "action", "compaction"),
+        ("line/35", "action", "compacted"),
         ("line/37", "snapshot", "ghost_commit"),
         ("line/38", "decision", "approval"),
         ("line/39", "observation", "error"),

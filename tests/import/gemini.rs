@@ -38,7 +38,7 @@ fn lines_become_turns_answers_and_calls() {
     assert_eq!(frame(&read, 0, "line/4").body.get("usage"), None);
     let counted = frame(&read, 0, "line/5");
     assert_eq!(counted.body["observation"], "message_revised");
-    assert_eq!(counted.body["usage"]["thinking_tokens"], 3);
+    assert_eq!(counted.body["usage"]["reasoning_tokens"], 3);
     assert_eq!(counted.links, [link("derived_from", "line/4")]);
     assert_eq!(
         frame(&read, 0, "line/6/call/1").links,
@@ -75,8 +75,8 @@ fn lines_become_turns_answers_and_calls() {
     assert_eq!(frame(&read, 0, "line/10").body["action"], "rewind");
     let approval = frame(&read, 0, "line/15/call/1/decision");
     assert_eq!(
-        (&approval.body["decision"], &approval.body["approved"]),
-        (&json!("approval"), &json!(true))
+        (&approval.body["decision"], &approval.body["selected"]),
+        (&json!("approval"), &json!("approved"))
     );
 }
 
@@ -218,4 +218,33 @@ fn every_shared_session_and_recording_maps() {
         let paths = files(&folder, ".responses");
         check_files(Format::GeminiCli, &Records::Lines, &paths);
     }
+}
+
+#[test]
+fn a_result_is_not_read_for_what_only_a_file_or_an_output_says() {
+    let call = |name: &str, status: &str, output: &str| {
+        json!({"id": name, "name": name, "args": {}, "status": status,
+            "result": [{"functionResponse": {"id": name, "name": name, "response": {"output": output}}}]})
+    };
+    let session = json!({"sessionId": "s", "projectHash": "p", "startTime": "2026-03-07T10:00:00.000Z",
+        "lastUpdated": "2026-03-07T10:00:09.000Z", "messages": [
+        {"id": "1", "type": "user", "timestamp": "2026-03-07T10:00:00.000Z", "content": "go"},
+        {"id": "2", "type": "gemini", "timestamp": "2026-03-07T10:00:01.000Z", "content": "", "toolCalls": [
+            call("read_file", "success", "the manual says Exit Code: 7 is rare"),
+            call("run_shell_command", "success", "Output: Exit Code: 7\nExit Code: 0\nSignal: (none)"),
+            call("grep", "cancelled", "cat: key: Permission denied"),
+        ]},
+    ]});
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("session.json");
+    std::fs::write(&path, session.to_string()).unwrap();
+    let read = read(&path);
+    let result = |call: usize| &frame(&read, 0, &format!("message/2/call/{call}/result")).body;
+    assert_eq!(result(1).get("exit"), None);
+    assert_eq!(result(2)["exit"], 0);
+    assert_eq!(
+        (&result(3)["status"], &result(3)["cancelled"]),
+        (&json!("error"), &json!(true))
+    );
+    assert_eq!(kinds(&read.frames[0]).get("decision"), None);
 }

@@ -177,7 +177,7 @@ fn the_parts_of_an_observation_stand_in_the_right_places() {
     );
     assert_eq!(
         answer.body["usage"],
-        json!({"input_tokens": 12, "output_tokens": 7, "total_tokens": 19, "input_cached_tokens": 4, "cost_usd": 0.00002})
+        json!({"input_tokens": 12, "output_tokens": 7, "total_tokens": 19, "cache_read_input_tokens": 4, "cost_usd": 0.00002})
     );
     assert_eq!(
         (&answer.body["latency_ms"], &answer.body["first_token_ms"]),
@@ -246,7 +246,7 @@ fn a_trace_with_everything_wrong_is_read_all_the_same() {
     let answer = frame(&read, 0, "item/5/end");
     assert_eq!(
         answer.body["usage"],
-        json!({"input_tokens": 3, "output_tokens": "many", "unit": "TOKENS"})
+        json!({"input_tokens": 3, "output": "many", "unit": "TOKENS"})
     );
     assert_eq!(
         (answer.body.get("status"), answer.body.get("latency_ms")),

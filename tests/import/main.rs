@@ -16,6 +16,7 @@ mod copilot;
 mod cursor;
 mod droid;
 mod fake;
+mod foreign;
 mod gemini;
 mod grok;
 mod inspect;
@@ -28,6 +29,7 @@ mod opencode;
 mod openhands;
 mod posting;
 mod restore;
+mod same;
 #[path = "../shared/mod.rs"]
 mod shared;
 mod steady;

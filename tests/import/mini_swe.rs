@@ -54,13 +54,13 @@ fn an_object_says_what_was_run_and_how_it_ended() {
     assert_eq!(session["agent_version"], "2.0.0");
     assert_eq!(session["pins"]["container"], json!({"image": "till:1"}));
     let call = frame(&read, 0, "message/3/model");
-    assert_eq!(call.body["request_id"], "resp_1");
+    assert_eq!(call.body["response_id"], "resp_1");
     assert_eq!(call.body["temperature"], 0.0);
     let answer = frame(&read, 0, "message/3");
     assert_eq!(answer.links, [link("answers", "message/3/model")]);
     assert_eq!(
         answer.body["usage"],
-        json!({"input_tokens": 100, "output_tokens": 20})
+        json!({"input_tokens": 100, "output_tokens": 20, "cost_usd": 0.01})
     );
     assert_eq!(
         answer.occurred_at.as_deref(),
@@ -72,8 +72,8 @@ fn an_object_says_what_was_run_and_how_it_ended() {
     let outcome = frame(&read, 0, "outcome");
     assert_eq!(outcome.body["status"], "completed");
     assert_eq!(
-        outcome.body["cost"],
-        json!({"instance_cost": 0.02, "api_calls": 2})
+        [&outcome.body["cost_usd"], &outcome.body["usage"]],
+        [&json!(0.02), &json!({"api_calls": 2})]
     );
 }
 

@@ -104,7 +104,7 @@ fn messages_and_parts_become_turns_answers_and_calls() {
     assert!(patch.links.contains(&link("replaced", before)));
     assert_eq!(
         frame(&read, 0, "message/msg_003").body["action"],
-        "compaction"
+        "compacted"
     );
     let summary = frame(&read, 0, "message/msg_004");
     assert_eq!(

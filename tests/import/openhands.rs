@@ -171,7 +171,7 @@ fn an_evaluation_is_a_run_that_lists_its_instances() {
     assert_eq!(
         read.openings[1].session["pins"],
         json!({
-            "repository": {"name": "green/garden", "commit": "9f8e7d6"},
+            "repository": {"remote": "green/garden", "commit": "9f8e7d6"},
             "model": {"name": "mule-2", "temperature": 0.5}
         })
     );
@@ -331,7 +331,7 @@ fn a_completion_is_a_request_and_an_answer() {
     assert_eq!(answer.links, [link("answers", "request")]);
     assert_eq!(
         (&answer.body["latency_ms"], payload(answer, "text")),
-        (&json!(1500.0), json!("In it goes."))
+        (&json!(1500), json!("In it goes."))
     );
     assert_eq!(
         frame(&read, 0, "message/4").links,

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::block::take_content;
 use super::talk::Talk;
 use super::text;
+use crate::import::blocks::take_content;
 use crate::import::record::{extract, extract_base64};
 use crate::import::request::FrameRequest;
 
@@ -65,7 +65,7 @@ impl Talk {
             "reasoning" => return vec![self.reasoning(key, item)],
             "mcp_list_tools" => self.conversation.classed("context", "tools", key),
             "compaction" | "compaction_summary" => {
-                self.conversation.classed("context", "compaction", key)
+                self.conversation.classed("context", "compacted", key)
             }
             "item_reference" | "mcp_approval_request" => {
                 self.conversation.classed("observation", &kind, key)
@@ -174,7 +174,7 @@ impl Talk {
         let mut frame = self.conversation.classed("decision", "approval", key);
         frame
             .put("speaker", "user")
-            .copy(item, "approve", "approved")
+            .selected(item.get("approve"))
             .copy(item, "approval_request_id", "approval_request_id");
         self.take(item, &mut frame, "reason", "reason");
         frame

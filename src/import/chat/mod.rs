@@ -6,7 +6,6 @@
 //! conversation (its title, the model's settings), what later versions may say differently is in a frame
 //! whose key is made of its content.
 
-mod block;
 mod chatgpt;
 mod claude_ai;
 mod exchange;

@@ -4,12 +4,12 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use super::block::{take_block, take_content};
 use super::{text, time};
+use crate::import::blocks::{take_block, take_content};
 use crate::import::conversation::Conversation;
 use crate::import::payload::Payload;
 use crate::import::record::extract;
-use crate::import::request::{FrameRequest, label, labels};
+use crate::import::request::{FrameRequest, label, usage};
 
 /// A conversation that is being read.
 #[derive(Default)]
@@ -74,7 +74,7 @@ impl Talk {
     /// What the model was told before all else.
     pub fn instructions(&self, key: &str, role: &str, message: &mut Value) -> FrameRequest {
         let mut frame = self.conversation.classed("context", "system_prompt", key);
-        frame.put("speaker", role);
+        frame.put("speaker", "program").put("role", role);
         if let Some(content) = message.get_mut("content") {
             take_content(content, &mut frame, "text", self.strict);
         }
@@ -182,7 +182,7 @@ impl Talk {
         for (from, to) in [
             ("model", "model"),
             ("id", "message_id"),
-            ("stop_reason", "stop_reason"),
+            ("stop_reason", "finish_reason"),
             ("finish_reason", "finish_reason"),
         ] {
             answer.copy(message, from, to);
@@ -298,15 +298,4 @@ impl Talk {
 
 fn is_result(block: &Value) -> bool {
     text(block, "type").is_some_and(|kind| kind.ends_with("tool_result"))
-}
-
-/// Tokens, under the names that all frames have for them.
-pub(super) fn usage(value: &Value) -> Map<String, Value> {
-    let name = |name: String| match name.as_str() {
-        "prompt_tokens" => "input_tokens".to_owned(),
-        "completion_tokens" => "output_tokens".to_owned(),
-        _ => name,
-    };
-    let all = labels(value).into_iter();
-    all.map(|(member, value)| (name(member), value)).collect()
 }

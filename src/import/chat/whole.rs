@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::shape::{Export, Shape};
-use super::talk::{Talk, usage};
+use super::talk::Talk;
 use super::{chatgpt, claude_ai, exchange, opening, text};
 use crate::import::child::linked;
 use crate::import::document::{Document, Parts, read_list};
@@ -288,13 +288,7 @@ impl Chat {
         ] {
             frame.copy(&about, from, to);
         }
-        if let Some(spent) = about
-            .get("usage")
-            .map(usage)
-            .filter(|spent| !spent.is_empty())
-        {
-            frame.put("usage", spent);
-        }
+        frame.put_usage(about.get("usage"));
         for (member, name) in [
             ("title", "title"),
             ("name", "title"),

@@ -38,20 +38,15 @@ pub(super) fn is_conversation(record: &Value) -> bool {
 /// Whether this is a record of Claude Code: of a type that is known, with one of its own members.
 pub(super) fn is_claude(record: &Value) -> bool {
     let member = |name: &str| record.get(name).is_some();
-    let own = [
-        "sessionId",
-        "uuid",
-        "leafUuid",
-        "parentUuid",
-        "message",
-        "snapshot",
-    ];
+    let own = ["sessionId", "uuid", "leafUuid", "parentUuid", "snapshot"];
+    // A message that is a text is of any log.
+    let own = own.into_iter().any(member) || record.pointer("/message/content").is_some();
     let known = match type_of(record) {
         // Others begin their sessions with a record of this type too.
         "system" => member("uuid"),
         kind => is_conversation(record) || plain(kind).is_some(),
     };
-    known && own.into_iter().any(member) && record.get("payload").is_none()
+    known && own && record.get("payload").is_none()
 }
 
 /// Whether the record is marked as part of a subagent's conversation.
@@ -335,7 +330,7 @@ fn system(entry: &Entry, thread: &Thread) -> Option<Mapped> {
     let kind = if compaction { "context" } else { "observation" };
     let mut frame = entry.frame(kind, "", thread);
     match (compaction, subtype) {
-        (true, _) => frame.class("compaction").put("compaction", subtype),
+        (true, _) => frame.class("compacted").put("compaction", subtype),
         (false, "") => frame.put("observation", "system"),
         (false, _) => frame.put("observation", format!("system.{subtype}")),
     };
@@ -371,7 +366,7 @@ fn attachment(entry: &mut Entry, thread: &Thread) -> Option<Mapped> {
         _ => return None,
     };
     match frame.kind {
-        "memory" => frame.class("loaded"),
+        "memory" => frame.class("read"),
         "observation" => frame
             .put("observation", "hook")
             .put("result", kind.as_str()),

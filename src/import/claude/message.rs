@@ -7,7 +7,7 @@ use super::thread::Thread;
 use super::tools::{results, take_call, take_result};
 use crate::import::blocks::{first_text, take_block, type_of};
 use crate::import::record::extract;
-use crate::import::request::{FrameRequest, Turn, labels};
+use crate::import::request::{FrameRequest, Turn};
 use crate::import::text::is_label;
 
 /// How a user's record begins that the person did not write as a prompt, with the frame kind and
@@ -139,17 +139,11 @@ pub(super) fn assistant(entry: &mut Entry, thread: &mut Thread) -> Option<Mapped
     for (from, to) in [
         ("model", "model"),
         ("id", "message_id"),
-        ("stop_reason", "stop_reason"),
+        ("stop_reason", "finish_reason"),
     ] {
         result.copy(message, from, to);
     }
-    if let Some(usage) = message
-        .get("usage")
-        .map(labels)
-        .filter(|usage| !usage.is_empty())
-    {
-        result.put("usage", usage);
-    }
+    result.put_usage(message.get("usage"));
     if let Some(call) = call {
         result.link("answers", call);
     }

@@ -9,6 +9,7 @@ use super::entry::sidechain;
 use super::opening;
 use crate::import::Sink;
 use crate::import::child::linked;
+use crate::import::recent::Recent;
 use crate::import::request::{Turn, key_part};
 
 /// A tool call whose result has not come yet.
@@ -30,7 +31,7 @@ pub(super) struct Thread {
     /// message of the model is spread over several records.
     pub message: Option<(String, String)>,
     /// Calls without a result, by their id.
-    pub calls: HashMap<String, Call>,
+    pub calls: Recent<Call>,
     /// The last version of each file, by its path.
     pub files: HashMap<String, String>,
 }

@@ -8,7 +8,7 @@ use super::prompt::Source;
 use super::tool::{Told, begins, ends};
 use super::{Part, Rollout, state, type_of};
 use crate::import::record::extract;
-use crate::import::request::{FrameRequest, label, labels};
+use crate::import::request::{FrameRequest, label, object, usage};
 
 /// Events of a call that have `_begin` and `_end`, with the tool that they are about.
 const CALLS: [(&str, &str); 10] = [
@@ -71,7 +71,7 @@ pub(super) fn map(rollout: &mut Rollout, part: &mut Part) -> Option<Vec<FrameReq
         frame.copy(&part.value, from, to);
     }
     match kind.as_str() {
-        "token_count" | "turn.completed" => usage(&mut frame, &part.value),
+        "token_count" | "turn.completed" => take_usage(&mut frame, &part.value),
         "turn_aborted" => {
             frame.copy(&part.value, "reason", "reason");
         }
@@ -85,6 +85,9 @@ pub(super) fn map(rollout: &mut Rollout, part: &mut Part) -> Option<Vec<FrameReq
         "thread_settings_applied" => applied(rollout, part, &mut frame),
         _ if frame.kind == "decision" => {
             frame.put("speaker", "program");
+            if let Some(status) = frame.body.shift_remove("status") {
+                frame.put("selected", status);
+            }
             let id = ["call_id", "target_item_id"]
                 .into_iter()
                 .find_map(|name| part.text(name));
@@ -142,27 +145,29 @@ fn child(rollout: &Rollout, part: &mut Part, call: Option<&str>) {
     part.child = Some((id, call.map(|call| call.key.clone())));
 }
 
-fn usage(frame: &mut FrameRequest, value: &Value) {
+fn take_usage(frame: &mut FrameRequest, value: &Value) {
     let info = value.get("info").unwrap_or(&Value::Null);
+    // As the first versions had it.
+    let old = object([
+        ("input_tokens", info["prompt"].clone()),
+        ("output_tokens", info["completion"].clone()),
+    ]);
     let members = [
         (
-            info.get("last_token_usage").or_else(|| value.get("usage")),
+            info.get("last_token_usage")
+                .or_else(|| value.get("usage"))
+                .or(Some(&old)),
             "usage",
         ),
         (info.get("total_token_usage"), "usage_total"),
     ];
-    for (usage, name) in members {
-        if let Some(usage) = usage.map(labels).filter(|usage| !usage.is_empty()) {
-            frame.put(name, usage);
+    for (counts, name) in members {
+        let counts = counts.map(usage).unwrap_or_default();
+        if !counts.is_empty() {
+            frame.put(name, counts);
         }
     }
     frame.copy(info, "model_context_window", "context_window");
-    for (from, to) in [
-        ("prompt", "prompt_tokens"),
-        ("completion", "completion_tokens"),
-    ] {
-        frame.copy(info, from, to);
-    }
 }
 
 /// Settings that hold from now on.

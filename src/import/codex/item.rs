@@ -107,7 +107,7 @@ pub(super) fn map(rollout: &mut Rollout, part: &mut Part) -> Option<Vec<FrameReq
             let class = if trigger {
                 "compaction_trigger"
             } else {
-                "compaction"
+                "compacted"
             };
             let mut frame = context(rollout, class, part);
             part.take("encrypted_content", &mut frame, "encrypted");

@@ -28,7 +28,7 @@ use super::jsonl::{self, JsonLines, LineMapper};
 use super::listed::{self, RecordMapper};
 use super::payload::Payload;
 use super::record::{Record, extract};
-use super::request::{FrameRequest, Turn, key_part, label};
+use super::request::{FrameRequest, Turn, key_part, label, remote};
 use super::sample::Sample;
 use super::text::{Written, counted_time, is_uuid, written_time};
 use super::{Format, ImportError, Opening, Sink, Transcript, stem};
@@ -130,7 +130,7 @@ fn opening(path: &Path, session: Option<&str>, head: &Value) -> Opening {
     };
     put("agent_version", head.get("cli_version"));
     put("originator", head.get("originator"));
-    put("model_provider", head.get("model_provider"));
+    put("provider", head.get("model_provider"));
     put("forked_from", head.get("forked_from_id"));
     put("source", head.get("source"));
     let spawn = head.pointer("/source/subagent/thread_spawn");
@@ -165,21 +165,16 @@ fn opening(path: &Path, session: Option<&str>, head: &Value) -> Opening {
     }
 }
 
-/// What the repository was. An address with a name or a password in it stays out of the body.
+/// What the repository was.
 fn repository(git: &Value) -> Map<String, Value> {
-    let secret = |value: &Value| {
-        let text = value.as_str().unwrap_or("");
-        text.contains("://") && text.contains('@')
-    };
     let members = [
-        ("repository_url", "remote"),
-        ("branch", "branch"),
-        ("commit_hash", "commit"),
+        ("remote", git.get("repository_url").and_then(remote)),
+        ("branch", git.get("branch").and_then(label)),
+        ("commit", git.get("commit_hash").and_then(label)),
     ];
     members
         .into_iter()
-        .filter_map(|(from, to)| Some((to.to_owned(), label(git.get(from)?)?)))
-        .filter(|(_, value)| !secret(value))
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
         .collect()
 }
 

@@ -25,7 +25,7 @@ pub(super) fn map(rollout: &mut Rollout, kind: &str, part: &mut Part) -> Option<
             frame
         }
         "compacted" => {
-            let mut frame = context("compaction");
+            let mut frame = context("compacted");
             for name in ["window_id", "window_number", "previous_window_id"] {
                 frame.copy(&part.value, name, name);
             }
@@ -85,7 +85,7 @@ fn head(mut frame: FrameRequest, part: &mut Part) -> FrameRequest {
         ("id", "session_id"),
         ("cli_version", "agent_version"),
         ("originator", "originator"),
-        ("model_provider", "model_provider"),
+        ("model_provider", "provider"),
     ] {
         frame.copy(&part.value, from, to);
     }

@@ -68,7 +68,7 @@ fn plain(thread: &mut Thread, kind: &str, part: &mut Part) -> Option<FrameReques
             frame.copy(&part.data, "reason", "reason");
         }
         "assistant.usage" => {
-            frame.put("usage", labels(&part.data));
+            frame.put_usage(Some(&part.data));
         }
         "permission.completed" => {
             if let Some(result) = part.data.get("result") {
@@ -88,8 +88,8 @@ fn plain(thread: &mut Thread, kind: &str, part: &mut Part) -> Option<FrameReques
         "exit_plan_mode.completed" => {
             frame
                 .put("speaker", "user")
-                .copy(&part.data, "approved", "approved");
-            frame.copy(&part.data, "selectedAction", "selected");
+                .selected(part.data.get("approved"));
+            frame.copy(&part.data, "selectedAction", "action");
         }
         "session.shutdown" => {
             if let Some(changes) = part.data.get("codeChanges") {
@@ -115,9 +115,7 @@ fn prompt(thread: &mut Thread, part: &mut Part) -> FrameRequest {
     let source = part.text("source").unwrap_or("");
     let program = source == "system" || source.starts_with("skill");
     let mut frame = if program {
-        let mut frame = thread
-            .talk
-            .classed("context", "injected_message", &part.key);
+        let mut frame = thread.talk.classed("context", "meta_message", &part.key);
         frame.put("speaker", "program");
         frame
     } else {

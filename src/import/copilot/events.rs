@@ -45,7 +45,7 @@ pub(super) const EVENTS: &[Event] = &[
     (
         "session.compaction_complete",
         "context",
-        "compaction",
+        "compacted",
         &[("/summaryContent", "summary"), ("/error", "error")],
     ),
     (

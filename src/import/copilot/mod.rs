@@ -19,7 +19,7 @@ use super::jsonl::{self, JsonLines, LineMapper};
 use super::payload::Payload;
 use super::recent::Recent;
 use super::record::{Record, extract};
-use super::request::{FrameRequest, Turn, key_part, label};
+use super::request::{FrameRequest, Turn, key_part, label, remote};
 use super::sample::Sample;
 use super::text::written_time;
 use super::{Format, ImportError, Opening, Sink, Transcript, stem};
@@ -84,13 +84,13 @@ fn opening(key: String, id: &str, first: &Value, data: &Value) -> Opening {
     }
     let mut pins = Map::new();
     let mut repository = Map::new();
-    for (from, to) in [
-        ("/context/repository", "remote"),
-        ("/context/branch", "branch"),
-        ("/context/headCommit", "commit"),
+    let at = |member: &str| data.get("context")?.get(member);
+    for (name, value) in [
+        ("remote", at("repository").and_then(remote)),
+        ("branch", at("branch").and_then(label)),
+        ("commit", at("headCommit").and_then(label)),
     ] {
-        let value = data.pointer(from).and_then(label);
-        repository.extend(value.map(|value| (to.to_owned(), value)));
+        repository.extend(value.map(|value| (name.to_owned(), value)));
     }
     if !repository.is_empty() {
         pins.insert("repository".into(), repository.into());

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::message::{Called, Messages, is_over, time, tokens};
+use super::message::{Called, Messages, is_over, time};
 use super::{Children, opening};
 use crate::import::document::{self, Document, Parts};
 use crate::import::payload::Payload;
@@ -91,22 +91,13 @@ impl Session {
         let key = format!("message/{}", self.done);
         let strict = self.strict;
         self.messages.at(time(&message));
-        let usage = tokens(&message);
         // What changes after the message was written is not of its frame, not even that it is missing.
         let counts = take_member(&mut message, "tokens", |_| true);
         let calls = take_member(&mut message, "toolCalls", Value::is_array);
         let mut frames = self
             .messages
             .message(&key, &mut message, strict)
-            .unwrap_or_else(|| {
-                out.unmapped();
-                let class = "unmapped";
-                vec![
-                    self.messages
-                        .conversation
-                        .classed("observation", class, key.clone()),
-                ]
-            });
+            .unwrap_or_else(|| self.messages.conversation.unmapped(key.clone(), out));
         frames[0].attach(Payload::json("record", &message, strict));
         for frame in frames {
             out.frame(frame);
@@ -117,7 +108,9 @@ impl Session {
                 self.messages
                     .conversation
                     .classed("observation", "usage", key_of_usage);
-            frame.put("usage", usage).link("derived_from", key.clone());
+            frame
+                .put_usage(Some(&counts))
+                .link("derived_from", key.clone());
             frame.attach(Payload::json("record", &counts, strict));
             out.frame(frame);
         }

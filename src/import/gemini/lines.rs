@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::message::{Called, Messages, time, tokens};
+use super::message::{Called, Messages, time};
 use super::{Children, is_head};
 use crate::import::blocks::type_of;
 use crate::import::jsonl::{JsonLines, LineMapper, key};
-use crate::import::record::{Record, extract, extract_all};
+use crate::import::record::{Record, extract, extract_all, post};
 use crate::import::request::{FrameRequest, Turn};
 use crate::import::{ImportError, Opening, Sink, Transcript};
 
@@ -40,21 +40,10 @@ impl LineMapper for Session {
         }
         let key = key(line);
         let mut agents = Vec::new();
-        let mut frames = self
+        let frames = self
             .known(&key, &mut record, &mut agents)
-            .unwrap_or_else(|| {
-                out.unmapped();
-                let class = "unmapped";
-                vec![
-                    self.messages
-                        .conversation
-                        .classed("observation", class, key),
-                ]
-            });
-        record.leave_rest(&mut frames[0]);
-        for frame in frames {
-            out.frame(frame);
-        }
+            .unwrap_or_else(|| self.messages.conversation.unmapped(key, out));
+        post(record, frames, out);
         for (agent, call) in agents {
             if let Some(children) = &mut self.children {
                 children.named(&agent, &call, out);
@@ -129,9 +118,7 @@ impl Session {
         if let Some(id) = id.filter(|_| before.is_none()) {
             self.seen.insert(id, key.to_owned());
         }
-        if let Some(usage) = tokens(value) {
-            frames[0].put("usage", usage);
-        }
+        frames[0].put_usage(value.get("tokens"));
         let answer = before.unwrap_or_else(|| key.to_owned());
         let calls = value.get_mut("toolCalls").and_then(Value::as_array_mut);
         for (index, call) in calls.into_iter().flatten().enumerate() {

@@ -4,22 +4,11 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::usage;
 use crate::import::blocks::type_of;
 use crate::import::conversation::Conversation;
 use crate::import::record::{extract, extract_all, extract_base64};
 use crate::import::request::FrameRequest;
 use crate::import::text::{Written, counted_time, written_time};
-
-/// Where a message's counts of tokens go in `usage`.
-const TOKENS: [(&str, &str); 6] = [
-    ("input", "input_tokens"),
-    ("output", "output_tokens"),
-    ("cached", "cached_tokens"),
-    ("thoughts", "thinking_tokens"),
-    ("tool", "tool_tokens"),
-    ("total", "total_tokens"),
-];
 
 /// What the messages of a session have in common.
 #[derive(Default)]
@@ -47,11 +36,6 @@ pub(super) fn time(message: &Value) -> Option<Written> {
         Some(text) => written_time(text),
         None => counted_time(time),
     }
-}
-
-/// The counts of tokens of a message.
-pub(super) fn tokens(message: &Value) -> Option<Value> {
-    Some(usage(message.get("tokens")?, &TOKENS)?.into())
 }
 
 /// Whether a call is over, so that nothing of it changes any more.
@@ -229,7 +213,7 @@ impl Messages {
             frame.copy(call, "name", "name");
         }
         let said = call.get("result").map(Value::to_string).unwrap_or_default();
-        let denied = said.contains("denied") || said.contains("did not allow");
+        let denied = said.contains("User denied") || said.contains("User did not allow");
         let status = call.get("status").and_then(Value::as_str);
         match status {
             Some("success") => frame.put("status", "ok"),
@@ -238,7 +222,11 @@ impl Messages {
             Some("cancelled") => frame.put("status", "error").put("cancelled", true),
             _ => &mut frame,
         };
-        if let Some(exit) = exit_code(&said) {
+        // Any text that a tool gives back may have these words: only a shell's result ends with them.
+        let shell = call.get("name").and_then(Value::as_str) == Some("run_shell_command");
+        let output = call.pointer("/result/0/functionResponse/response/output");
+        let output = output.and_then(Value::as_str).filter(|_| shell);
+        if let Some(exit) = output.and_then(exit_code) {
             frame.put("exit", exit);
         }
         let mut decision = None;
@@ -275,7 +263,7 @@ impl Messages {
         let key = format!("{key}/decision");
         let mut frame = self.conversation.classed("decision", "approval", key);
         frame
-            .put("approved", approved)
+            .selected(Some(&approved.into()))
             .put("speaker", "user")
             .link("derived_from", result);
         Some(frame)
@@ -319,9 +307,9 @@ impl Messages {
     }
 }
 
-/// `Exit Code: N`, which the result of a shell command has in a line of its own.
-fn exit_code(said: &str) -> Option<i32> {
-    let (_, rest) = said.split_once("Exit Code: ")?;
+/// `Exit Code: N`, which the result of a shell command has after the output.
+fn exit_code(result: &str) -> Option<i32> {
+    let (_, rest) = result.rsplit_once("Exit Code: ")?;
     let end = rest.find(|one: char| !one.is_ascii_digit() && one != '-');
     rest[..end.unwrap_or(rest.len())].parse().ok()
 }
@@ -352,7 +340,13 @@ fn take_part(part: &mut Value, frame: &mut FrameRequest, name: &str, strict: boo
             .filter(|media| onrecord_core::frame::check_media(media).is_ok())
             .map(str::to_owned);
         if let Some(data) = inline.get_mut("data") {
-            extract_base64(data, frame, "data", media.as_deref());
+            let kind = media.as_deref().and_then(|media| media.split('/').next());
+            let name = match kind {
+                Some("image") => "image",
+                Some("audio") => "audio",
+                _ => "file",
+            };
+            extract_base64(data, frame, name, media.as_deref());
         }
     }
 }

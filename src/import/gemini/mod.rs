@@ -14,7 +14,7 @@ mod recording;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::child::is_plain;
 use super::conversation::session as session_body;
@@ -126,16 +126,6 @@ fn opening(path: &Path, session: Option<&str>, head: &Value) -> Opening {
             .collect(),
         occurred_at: start.and_then(written_time).and_then(|time| time.at),
     }
-}
-
-/// The counts of tokens of a message or an answer.
-fn usage(tokens: &Value, names: &[(&str, &str)]) -> Option<Map<String, Value>> {
-    let counts = names.iter().filter_map(|(from, to)| {
-        let count = tokens.get(from).and_then(label)?;
-        count.is_number().then(|| ((*to).to_owned(), count))
-    });
-    let counts: Map<_, _> = counts.collect();
-    (!counts.is_empty()).then_some(counts)
 }
 
 /// The sessions of subagents: `SESSION/AGENT.jsonl` beside the session's file.

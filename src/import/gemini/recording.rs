@@ -7,22 +7,12 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::message::Messages;
-use super::usage;
 use crate::import::conversation::session as session_body;
 use crate::import::jsonl::{JsonLines, LineMapper, key};
 use crate::import::payload::Payload;
-use crate::import::record::{Record, extract};
+use crate::import::record::{Record, extract, post};
 use crate::import::request::{FrameRequest, Turn, key_part};
 use crate::import::{Format, ImportError, Opening, Sink, Transcript};
-
-const TOKENS: [(&str, &str); 6] = [
-    ("promptTokenCount", "input_tokens"),
-    ("candidatesTokenCount", "output_tokens"),
-    ("cachedContentTokenCount", "cached_tokens"),
-    ("thoughtsTokenCount", "thinking_tokens"),
-    ("toolUsePromptTokenCount", "tool_tokens"),
-    ("totalTokenCount", "total_tokens"),
-];
 
 /// The calls that are recorded.
 pub(super) fn is_method(method: &str) -> bool {
@@ -65,16 +55,10 @@ impl LineMapper for Recording {
             Some(_) if method == "embedContent" => {
                 vec![self.0.conversation.classed("observation", "embedding", key)]
             }
-            _ => {
-                out.unmapped();
-                vec![self.0.conversation.classed("observation", "unmapped", key)]
-            }
+            _ => self.0.conversation.unmapped(key, out),
         };
         frames[0].copy(&record.value, "method", "method");
-        record.leave_rest(&mut frames[0]);
-        for frame in frames {
-            out.frame(frame);
-        }
+        post(record, frames, out);
     }
 
     fn turn(&self) -> Turn {
@@ -95,12 +79,7 @@ impl Recording {
                 .copy(piece, "modelVersion", "model")
                 .copy(piece, "responseId", "response_id");
             // The counts of a stream's last piece are those of all of it.
-            let counts = piece
-                .get("usageMetadata")
-                .and_then(|counts| usage(counts, &TOKENS));
-            if let Some(counts) = counts {
-                answer.put("usage", counts);
-            }
+            answer.put_usage(piece.get("usageMetadata"));
             for candidate in list(piece.get("candidates")) {
                 answer.copy(candidate, "finishReason", "finish_reason");
             }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::sample::SampleRun;
 use super::text;
 use crate::import::record::extract;
-use crate::import::request::{FrameRequest, label, labels};
+use crate::import::request::FrameRequest;
 
 /// Moves the content of a message into payloads: the text as `name`, reasoning as `thinking`, and images and the
 /// like under the names of their types.
@@ -65,20 +65,8 @@ pub(super) fn take_error(error: &mut Value, frame: &mut FrameRequest, strict: bo
 pub(super) fn fill_usage(output: &Value, frame: &mut FrameRequest) {
     frame.copy(output, "model", "model");
     if let Some(choice) = output.pointer("/choices/0") {
-        frame.copy(choice, "stop_reason", "stop_reason");
+        frame.copy(choice, "stop_reason", "finish_reason");
     }
-    let usage = output.get("usage").map(labels);
-    if let Some(usage) = usage.filter(|usage| !usage.is_empty()) {
-        frame.put("usage", usage);
-    }
-    put_millis(output, "time", "latency_ms", frame);
-}
-
-/// Seconds of the log as milliseconds.
-pub(super) fn put_millis(from: &Value, member: &str, to: &str, frame: &mut FrameRequest) {
-    let seconds = from.get(member).and_then(Value::as_f64);
-    let millis = seconds.map(|seconds| Value::from((seconds * 1e6).round() / 1e3));
-    if let Some(millis) = millis.as_ref().and_then(label) {
-        frame.put(to, millis);
-    }
+    frame.put_usage(output.get("usage"));
+    frame.put_millis("latency_ms", output.get("time"));
 }

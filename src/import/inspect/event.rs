@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::answer::{put_millis, take_error};
+use super::answer::take_error;
 use super::head::error;
 use super::sample::{SampleRun, fill_score};
 use super::{model, text};
@@ -50,7 +50,7 @@ fn plain(event: &str) -> Option<Plain> {
         ),
         "compaction" => (
             "context",
-            "compaction",
+            "compacted",
             &["tokens_before", "tokens_after", "source", "type"],
             &[],
         ),
@@ -157,7 +157,7 @@ fn map(
         "error" => {
             let mut frame = run.conversation.classed("observation", "error", key);
             if let Some(slot) = event.get_mut("error") {
-                error(slot, &mut frame, run.strict);
+                error(slot, "text", &mut frame, run.strict);
             }
             vec![frame]
         }
@@ -228,7 +228,7 @@ fn tool(
         .copy(event, "function", "name")
         .copy(event, "agent", "agent")
         .put("status", "ok");
-    put_millis(event, "working_time", "duration_ms", &mut result);
+    result.put_millis("duration_ms", event.get("working_time"));
     if event.get("failed").and_then(Value::as_bool) == Some(true) {
         result.put("status", "error");
     }
@@ -265,7 +265,7 @@ fn subtask(
     if let Some(name) = name {
         result.put("name", name);
     }
-    put_millis(event, "working_time", "duration_ms", &mut result);
+    result.put_millis("duration_ms", event.get("working_time"));
     if let Some(slot) = event.get_mut("result") {
         extract(slot, &mut result, "result", strict);
     }
@@ -325,14 +325,14 @@ fn decision(run: &mut SampleRun, key: &str, event: &mut Value, class: &str) -> F
     };
     let mut frame = run.conversation.classed("decision", class, key);
     frame.put("speaker", speaker);
-    for (member, to) in [
-        ("decision", "selected"),
-        ("approver", "by"),
-        ("reviewer", "by"),
-        ("stage", "stage"),
-    ] {
+    for (member, to) in [("approver", "by"), ("reviewer", "by"), ("stage", "stage")] {
         frame.copy(event, member, to);
     }
+    match selected {
+        "approve" => frame.put("selected", "approved"),
+        "reject" => frame.put("selected", "denied"),
+        _ => frame.selected(event.get("decision")),
+    };
     let id = event.pointer("/call/id").and_then(Value::as_str);
     if let Some(call) = id.and_then(|id| run.conversation.waiting(id)) {
         let rel = if rejected {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{sample, text};
 use crate::import::child::linked;
 use crate::import::record::{Record, digest, extract};
-use crate::import::request::{FrameRequest, Turn, key_part, label};
+use crate::import::request::{FrameRequest, Turn, key_part, label, remote};
 use crate::import::text::{is_label, written_time};
 use crate::import::{Format, Opening, Sink, conversation};
 
@@ -41,6 +41,8 @@ impl Log {
         let session = session.unwrap_or_else(|| stem.to_owned());
         let key = format!("import/inspect/{}", key_part(&session));
         let mut body = conversation::session(Format::Inspect, "inspect", Some(&session), true);
+        // What is evaluated need not be coding.
+        body.remove("profile");
         let mut common = Map::new();
         if let Some(version) = eval.pointer("/packages/inspect_ai").and_then(label) {
             common.insert("agent_version".into(), version);
@@ -129,6 +131,7 @@ impl Log {
 
     fn opening(&self, name: &str, sample: &Value) -> Opening {
         let mut body = conversation::session(Format::Inspect, "inspect", Some(name), true);
+        body.remove("profile");
         body.extend(self.common.clone());
         if is_label(&self.session, 200) {
             body.insert("parent_session_id".into(), self.session.as_str().into());
@@ -202,7 +205,7 @@ fn part(class: &str, slot: &mut Value, strict: bool) -> FrameRequest {
         .copy(slot, "completed_at", "completed_at");
     match class {
         "results" => results(slot, &mut frame),
-        "error" => error(slot, &mut frame, strict),
+        "error" => error(slot, "text", &mut frame, strict),
         _ => {}
     }
     extract(slot, &mut frame, "record", strict);
@@ -238,9 +241,9 @@ fn results(results: &Value, frame: &mut FrameRequest) {
 }
 
 /// An error that ended the evaluation or a sample.
-pub(super) fn error(error: &mut Value, frame: &mut FrameRequest, strict: bool) {
+pub(super) fn error(error: &mut Value, name: &str, frame: &mut FrameRequest, strict: bool) {
     for (member, name) in [
-        ("message", "error"),
+        ("message", name),
         ("traceback", "traceback"),
         ("traceback_ansi", "traceback_ansi"),
     ] {
@@ -261,7 +264,7 @@ fn pins(eval: &Value) -> Map<String, Value> {
         ("max_tokens", at("/model_generate_config/max_tokens")),
     ];
     let repository = [
-        ("remote", at("/revision/origin")),
+        ("remote", eval.pointer("/revision/origin").and_then(remote)),
         ("commit", at("/revision/commit")),
         ("dirty", at("/revision/dirty")),
     ];

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::answer::{fill_usage, put_millis, take_content};
+use super::answer::{fill_usage, take_content};
 use super::sample::SampleRun;
 use super::text;
 use crate::import::record::extract;
@@ -10,13 +10,12 @@ use crate::import::request::FrameRequest;
 use crate::import::text::written_time;
 
 /// Members of a model's settings that are numbers or words.
-const SETTINGS: [&str; 7] = [
+const SETTINGS: [&str; 6] = [
     "temperature",
     "top_p",
     "top_k",
     "seed",
     "max_tokens",
-    "reasoning_effort",
     "reasoning_tokens",
 ];
 
@@ -32,6 +31,7 @@ pub(super) fn map(run: &mut SampleRun, key: &str, event: &mut Value) -> Vec<Fram
         for member in SETTINGS {
             request.copy(config, member, member);
         }
+        request.copy(config, "reasoning_effort", "effort");
     }
     for (pointer, name) in [
         ("/input", "messages"),
@@ -67,7 +67,7 @@ fn answer(run: &mut SampleRun, key: &str, event: &mut Value) -> Vec<FrameRequest
     answer
         .put("revision", "not_identifiable")
         .link("answers", key);
-    put_millis(event, "working_time", "duration_ms", &mut answer);
+    answer.put_millis("latency_ms", event.get("working_time"));
     for member in ["error", "traceback", "traceback_ansi"] {
         if let Some(slot) = event.get_mut(member).filter(|slot| slot.is_string()) {
             extract(slot, &mut answer, member, strict);

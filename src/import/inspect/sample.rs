@@ -9,7 +9,7 @@ use super::{event, message, text};
 use crate::import::Sink;
 use crate::import::conversation::Conversation;
 use crate::import::record::{Record, digest, extract};
-use crate::import::request::{FrameRequest, Turn, key_part, labels};
+use crate::import::request::{FrameRequest, Turn, key_part};
 use crate::import::text::{is_label, written_time};
 
 /// Where the events are: now, and in the first versions.
@@ -100,22 +100,22 @@ impl SampleRun {
             ("id", "sample_id"),
             ("epoch", "epoch"),
             ("uuid", "sample_uuid"),
-            ("total_time", "total_seconds"),
-            ("working_time", "working_seconds"),
         ] {
             frame.copy(sample, member, to);
         }
+        frame.put_millis("duration_ms", sample.get("total_time"));
+        frame.put_millis("working_ms", sample.get("working_time"));
         let usage = sample.get("model_usage").and_then(Value::as_object);
         if let Some((model, counts)) =
             usage.and_then(|usage| usage.iter().next().filter(|_| usage.len() == 1))
         {
-            frame.put("usage", labels(counts));
+            frame.put_usage(Some(counts));
             if is_label(model, 200) {
                 frame.put("model", model.as_str());
             }
         }
         if let Some(error_of) = sample.get_mut("error").filter(|error| error.is_object()) {
-            error(error_of, &mut frame, strict);
+            error(error_of, "error", &mut frame, strict);
         }
         if let Some(messages) = sample.get_mut("messages") {
             self.said.list(messages, &mut frame, "messages", strict);

@@ -12,7 +12,7 @@
 mod observation;
 mod order;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::path::Path;
 
 use serde_json::{Map, Value};
@@ -36,6 +36,8 @@ struct Trace {
     strict: bool,
     observations: Vec<Value>,
     nodes: Vec<Node>,
+    /// Their keys.
+    keys: HashSet<String>,
     steps: VecDeque<Step>,
     steps_total: usize,
     /// Scores and corrections, with their class.
@@ -82,6 +84,7 @@ pub(super) fn open(path: &Path, session: Option<&str>) -> Result<Box<dyn Transcr
     let opening = opening(&id, trace);
     let nodes = order::nodes(&observations);
     let steps = order::steps(&observations, &nodes);
+    let keys = nodes.iter().map(|node| node.key.clone()).collect();
     let parts = Trace {
         rest: Some(record),
         nested,
@@ -89,6 +92,7 @@ pub(super) fn open(path: &Path, session: Option<&str>) -> Result<Box<dyn Transcr
         steps_total: steps.len() + judgements.len(),
         observations,
         nodes,
+        keys,
         steps,
         judgements,
         input_done: false,
@@ -185,8 +189,9 @@ impl Trace {
         ] {
             frame.copy(&item, from, to);
         }
-        if let Some(judged) = self.node(&item, "observationId") {
-            frame.link("derived_from", judged.key.clone());
+        let judged = item.get("observationId").and_then(Value::as_str);
+        if let Some(judged) = judged.map(order::key).filter(|key| self.keys.contains(key)) {
+            frame.link("derived_from", judged);
         }
         self.take(
             &mut item,
@@ -217,22 +222,13 @@ impl Trace {
         if !tags.is_empty() {
             frame.put("tags", tags);
         }
-        if let Some(millis) = trace.get("latency").and_then(observation::millis) {
-            frame.put("latency_ms", millis);
-        }
+        frame.put_millis("duration_ms", trace.get("latency"));
         frame.copy(trace, "totalCost", "cost_usd");
         if let Some(output) = trace.get_mut("output") {
             extract(output, &mut frame, "output", self.strict);
         }
         rest.leave_rest(&mut frame);
         out.frame(frame);
-    }
-
-    /// The observation whose id stands in a member.
-    fn node(&self, value: &Value, member: &str) -> Option<&Node> {
-        let id = value.get(member)?.as_str()?;
-        let key = order::key(id);
-        self.nodes.iter().find(|node| node.key == key)
     }
 
     fn take(&self, from: &mut Value, frame: &mut FrameRequest, members: &[(&str, &str)]) {

@@ -1,6 +1,6 @@
 //! What observations become: a frame when they begin, and one when they end.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::order::is_moment;
 use super::{Trace, time};
@@ -56,14 +56,6 @@ fn kind(observation: &Value) -> &str {
         .get("type")
         .and_then(Value::as_str)
         .unwrap_or("")
-}
-
-/// Seconds of Langfuse as whole milliseconds.
-pub(super) fn millis(seconds: &Value) -> Option<u64> {
-    let millis = (seconds.as_f64()? * 1_000.0).round();
-    (0.0..=9_007_199_254_740_991.0)
-        .contains(&millis)
-        .then_some(millis as u64)
 }
 
 impl Trace {
@@ -210,18 +202,17 @@ impl Trace {
     fn model_answer(&self, observation: &mut Value, frame: &mut FrameRequest) {
         frame.copy(observation, "model", "model");
         frame.put("revision", "not_identifiable");
-        let usage = usage(observation);
-        if !usage.is_empty() {
-            frame.put("usage", usage);
-        }
+        let counts = ["usageDetails", "usage"]
+            .into_iter()
+            .find_map(|member| observation.get(member).filter(|all| all.is_object()));
+        frame
+            .put_usage(counts)
+            .put_cost(observation.pointer("/costDetails/total"));
         let cost = observation.get("costDetails").map(labels);
         if let Some(cost) = cost.filter(|cost| !cost.is_empty()) {
             frame.put("cost", cost);
         }
-        let first = observation.get("timeToFirstToken").and_then(millis);
-        if let Some(millis) = first {
-            frame.put("first_token_ms", millis);
-        }
+        frame.put_millis("first_token_ms", observation.get("timeToFirstToken"));
         let calls = observation.get("toolCalls").and_then(Value::as_array);
         let calls = calls.map_or(0, Vec::len);
         if calls > 0 {
@@ -236,9 +227,11 @@ impl Trace {
         if observation.get("level").and_then(Value::as_str) == Some("ERROR") {
             frame.put("status", "error");
         }
-        if let Some(millis) = observation.get("latency").and_then(millis) {
-            frame.put("latency_ms", millis);
-        }
+        let took = match frame.kind {
+            "model_result" => "latency_ms",
+            _ => "duration_ms",
+        };
+        frame.put_millis(took, observation.get("latency"));
         self.take(
             observation,
             frame,
@@ -246,28 +239,4 @@ impl Trace {
         );
         frame.attach(Payload::json("record", observation, self.strict));
     }
-}
-
-/// Tokens and their cost, under the names that all frames have for them.
-fn usage(observation: &Value) -> Map<String, Value> {
-    let details = ["usageDetails", "usage"]
-        .into_iter()
-        .find_map(|member| observation.get(member).filter(|all| all.is_object()));
-    let mut usage = Map::new();
-    for (name, value) in details.map(labels).unwrap_or_default() {
-        let name = match name.as_str() {
-            "input" => "input_tokens".to_owned(),
-            "output" => "output_tokens".to_owned(),
-            "total" => "total_tokens".to_owned(),
-            _ => name,
-        };
-        usage.insert(name, value);
-    }
-    if let Some(cost) = observation
-        .pointer("/costDetails/total")
-        .filter(|cost| cost.is_number())
-    {
-        usage.insert("cost_usd".into(), cost.clone());
-    }
-    usage
 }

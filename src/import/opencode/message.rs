@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::tool;
 use crate::import::Sink;
@@ -10,7 +10,7 @@ use crate::import::blocks::type_of;
 use crate::import::conversation::Conversation;
 use crate::import::payload::Payload;
 use crate::import::record::{Record, digest, extract, extract_all};
-use crate::import::request::{FrameRequest, label};
+use crate::import::request::FrameRequest;
 use crate::import::text::counted_time;
 
 /// A message's file and those of its parts.
@@ -91,9 +91,9 @@ impl Message {
         let texts = || parts.iter().filter(|part| is(part, "text"));
         let synthetic = texts().count() > 0 && texts().all(|part| is_synthetic(&part.record.value));
         let mut frame = if compaction {
-            conversation.classed("context", "compaction", key)
+            conversation.classed("context", "compacted", key)
         } else if synthetic {
-            conversation.classed("context", "synthetic", key)
+            conversation.classed("context", "meta_message", key)
         } else {
             conversation.prompt(key)
         };
@@ -153,9 +153,7 @@ impl Message {
         first
             .copy(value, "id", "message_id")
             .copy(value, "finish", "finish_reason");
-        if let Some(usage) = usage(value) {
-            first.put("usage", usage);
-        }
+        put_usage(value, &mut first);
         let time = value.pointer("/time/created").and_then(counted_time);
         let error = failure(&key, &mut info, conversation);
         let mut frames = vec![first];
@@ -189,14 +187,12 @@ impl Message {
                         frames.push(answer);
                         used = false;
                     }
-                    frames[at].copy(&record.value, "snapshot", "snapshot");
+                    frames[at].copy(&record.value, "snapshot", "tree");
                     record.leave_rest(&mut frames[at]);
                 }
                 "step-finish" => {
                     frames[at].copy(&record.value, "reason", "finish_reason");
-                    if let Some(usage) = usage(&record.value) {
-                        frames[at].put("usage", usage);
-                    }
+                    put_usage(&record.value, &mut frames[at]);
                     record.leave_rest(&mut frames[at]);
                 }
                 "tool" => {
@@ -225,14 +221,14 @@ fn other(part: Part, conversation: &mut Conversation, out: &mut Sink<'_>) -> Vec
     let mut versions = Vec::new();
     let mut frame = match type_of(value) {
         "snapshot" => {
-            let mut frame = conversation.frame("snapshot", key);
-            frame.copy(value, "snapshot", "snapshot");
+            let mut frame = conversation.classed("snapshot", "working_tree", key);
+            frame.copy(value, "snapshot", "tree");
             frame
         }
         // The state of the files after a step, and which of them the step changed.
         "patch" => {
-            let mut frame = conversation.frame("snapshot", key.clone());
-            frame.copy(value, "hash", "snapshot");
+            let mut frame = conversation.classed("snapshot", "working_tree", key.clone());
+            frame.copy(value, "hash", "tree");
             let files = value
                 .get("files")
                 .and_then(Value::as_array)
@@ -256,7 +252,7 @@ fn other(part: Part, conversation: &mut Conversation, out: &mut Sink<'_>) -> Vec
             frame
         }
         "compaction" => {
-            let mut frame = conversation.classed("context", "compaction", key);
+            let mut frame = conversation.classed("context", "compacted", key);
             frame
                 .copy(value, "auto", "auto")
                 .copy(value, "overflow", "overflow");
@@ -325,22 +321,11 @@ fn model(info: &Value, frame: &mut FrameRequest) {
     }
 }
 
-/// The counts of a message or a step.
-fn usage(value: &Value) -> Option<Map<String, Value>> {
-    let members = [
-        ("/tokens/input", "input_tokens"),
-        ("/tokens/output", "output_tokens"),
-        ("/tokens/reasoning", "thinking_tokens"),
-        ("/tokens/cache/read", "cache_read_tokens"),
-        ("/tokens/cache/write", "cache_write_tokens"),
-        ("/tokens/total", "total_tokens"),
-        ("/cost", "cost_usd"),
-        ("/cost/usd", "cost_usd"),
-    ];
-    let counts = members.into_iter().filter_map(|(from, to)| {
-        let count = value.pointer(from).and_then(label)?;
-        count.is_number().then(|| (to.to_owned(), count))
-    });
-    let counts: Map<_, _> = counts.collect();
-    (!counts.is_empty()).then_some(counts)
+/// Puts the counts and the cost of a message or a step into its frame.
+fn put_usage(value: &Value, frame: &mut FrameRequest) {
+    let cost = ["/cost/usd", "/cost"].into_iter();
+    let cost = cost
+        .filter_map(|place| value.pointer(place))
+        .find(|cost| cost.is_number());
+    frame.put_usage(value.get("tokens")).put_cost(cost);
 }

@@ -9,7 +9,7 @@ use crate::import::blocks;
 use crate::import::conversation::Conversation;
 use crate::import::payload::Payload;
 use crate::import::record::{extract, extract_all};
-use crate::import::request::FrameRequest;
+use crate::import::request::{FrameRequest, label};
 use crate::import::text::counted_time;
 
 /// How the error begins of a call that a person, or a rule of theirs, did not allow.
@@ -99,7 +99,10 @@ fn result(
     }
     let time = |name: &str| state.get("time").and_then(|time| time.get(name)?.as_i64());
     if let (Some(start), Some(end)) = (time("start"), time("end")) {
-        frame.put("duration_ms", end.saturating_sub(start));
+        let millis = label(&end.saturating_sub(start).into());
+        frame
+            .body
+            .extend(millis.map(|millis| ("duration_ms".to_owned(), millis)));
     }
     let said = state.get("error").and_then(Value::as_str).unwrap_or("");
     let denial = DENIALS
@@ -116,7 +119,7 @@ fn result(
         Some(decision)
     } else if agreed {
         let mut decision = conversation.classed("decision", "approval", key_of_decision);
-        decision.put("approved", true).put("speaker", "user");
+        decision.selected(Some(&true.into())).put("speaker", "user");
         decision.link("derived_from", frame.key.clone());
         Some(decision)
     } else {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::history::{History, Step};
 use super::sdk::ended;
-use crate::import::request::{FrameRequest, Turn, labels};
+use crate::import::request::{FrameRequest, Turn};
 
 /// Actions that are calls of tools.
 const CALLS: &[&str] = &[
@@ -52,10 +52,10 @@ const RESULTS: &[&str] = &[
 
 /// Events beside the work, by action or observation: the kind and class of their frame.
 const PLAIN: &[(&str, &str, &str)] = &[
-    ("condensation", "context", "compaction"),
+    ("condensation", "context", "compacted"),
     ("condensation_request", "context", "compaction_requested"),
-    ("condense", "context", "compaction"),
-    ("summarize", "context", "compaction"),
+    ("condense", "context", "compacted"),
+    ("summarize", "context", "compacted"),
     ("microagent", "retrieval", "result"),
     ("workspace_context", "retrieval", "result"),
     ("change_agent_state", "observation", "agent_state"),
@@ -130,7 +130,7 @@ fn plain(history: &History, step: &mut Step<'_>, name: &str) {
         }
     };
     let mut frame = history.conversation.classed(kind, class, step.key);
-    frame.copy(step.event, "source", "speaker");
+    frame.speaker(step.event.get("source"));
     if let Some(args) = step.event.get("args") {
         frame.copy(args, "agent_state", "state");
     }
@@ -153,7 +153,7 @@ fn message(history: &mut History, step: &mut Step<'_>) {
         }
         _ => {
             let mut frame = history.conversation.classed("context", "message", step.key);
-            frame.copy(step.event, "source", "speaker");
+            frame.speaker(step.event.get("source"));
             (frame, "text")
         }
     };
@@ -205,27 +205,7 @@ pub(super) fn fill_answer(response: &Value, frame: &mut FrameRequest) {
     if let Some(choice) = response.pointer("/choices/0") {
         frame.copy(choice, "finish_reason", "finish_reason");
     }
-    fill_usage(response.get("usage"), frame);
-}
-
-/// The counts of tokens, under the names that all frames have for them.
-pub(super) fn fill_usage(usage: Option<&Value>, frame: &mut FrameRequest) {
-    let Some(usage) = usage else {
-        return;
-    };
-    let mut counts = labels(usage);
-    counts.retain(|_, count| count.is_number());
-    for (from, to) in [
-        ("prompt_tokens", "input_tokens"),
-        ("completion_tokens", "output_tokens"),
-    ] {
-        if let Some(count) = counts.shift_remove(from) {
-            counts.insert(to.to_owned(), count);
-        }
-    }
-    if !counts.is_empty() {
-        frame.put("usage", counts);
-    }
+    frame.put_usage(response.get("usage"));
 }
 
 fn call(history: &mut History, step: &mut Step<'_>, action: &str) {
@@ -253,7 +233,7 @@ fn call(history: &mut History, step: &mut Step<'_>, action: &str) {
     call.put("action", action);
     told_id(step, &mut call);
     if !by_agent {
-        call.copy(step.event, "source", "speaker");
+        call.speaker(step.event.get("source"));
     }
     if let Some(answer) = answer_key {
         call.link("derived_from", answer);
@@ -296,7 +276,7 @@ fn result(history: &mut History, step: &mut Step<'_>, name: &str) {
     if !waits && matches!(name, "error" | "null") {
         let mut frame = history.conversation.classed("observation", name, step.key);
         told_id(step, &mut frame);
-        step.take("/content", &mut frame, name);
+        step.take("/content", &mut frame, "text");
         return push(step, frame);
     }
     let (mut frame, call) = history.conversation.result(step.key, cause.as_deref());
@@ -381,7 +361,8 @@ fn file_version(
 
 /// What was looked up for the agent: the question and, as the observation that it causes, what was found.
 fn recall(history: &mut History, step: &mut Step<'_>, class: &str) {
-    let mut frame = history.conversation.classed("retrieval", class, step.key);
+    let mut frame = history.conversation.frame("retrieval", step.key);
+    frame.put("phase", if class == "query" { "begin" } else { "end" });
     let side = if class == "query" { "args" } else { "extras" };
     if let Some(members) = step.event.get(side) {
         frame.copy(members, "recall_type", "retriever");

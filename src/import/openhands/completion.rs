@@ -186,18 +186,13 @@ impl Completion {
         let mut answer = self.conversation.answer("response");
         answer
             .put("revision", "not_identifiable")
-            .copy(file, "cost", "cost_usd")
             .link("answers", "request");
-        let latency = file.get("latency_sec").and_then(Value::as_f64);
-        if let Some(latency) = latency.map(|latency| (latency * 1_000.0).round().into()) {
-            answer
-                .body
-                .extend(label(&latency).map(|latency| ("latency_ms".to_owned(), latency)));
-        }
+        answer.put_millis("latency_ms", file.get("latency_sec"));
         if let Some(response) = file.get("response") {
             request.copy(response, "model", "model");
             fill_answer(response, &mut answer);
         }
+        answer.put_cost(file.get("cost"));
         let mut frames = vec![answer];
         if let Some(message) = file.pointer_mut("/response/choices/0/message") {
             for (member, name) in [("content", "text"), ("reasoning_content", "thinking")] {

@@ -251,9 +251,10 @@ impl Folder {
             .copy(state, "execution_status", "status")
             .copy(state, "agent_status", "status");
         if let Some(llm) = state.pointer("/agent/llm") {
-            for member in ["model", "temperature", "top_p", "seed", "reasoning_effort"] {
+            for member in ["model", "temperature", "top_p", "seed"] {
                 frame.copy(llm, member, member);
             }
+            frame.copy(llm, "reasoning_effort", "effort");
         }
         record.leave_rest(&mut frame);
         out.frame(frame);

@@ -8,7 +8,6 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::classic::fill_usage;
 use super::history::History;
 use crate::import::child::linked;
 use crate::import::conversation;
@@ -164,7 +163,7 @@ impl Output {
         }
         let mut pins = Map::new();
         let repository = [
-            ("name", at("/instance/repo")),
+            ("remote", at("/instance/repo")),
             ("commit", at("/instance/base_commit")),
         ];
         let config = |name: &str| at(&format!("/metadata/llm_config/{name}"));
@@ -173,7 +172,7 @@ impl Output {
             ("temperature", config("temperature")),
             ("top_p", config("top_p")),
             ("seed", config("seed")),
-            ("reasoning_effort", config("reasoning_effort")),
+            ("effort", config("reasoning_effort")),
         ];
         for (pin, members) in [("repository", &repository[..]), ("model", &model[..])] {
             let known = members
@@ -233,7 +232,7 @@ fn end(key: &str, instance: &mut Value, strict: bool) -> FrameRequest {
     frame.copy(instance, "instance_id", "instance_id");
     if let Some(metrics) = instance.get("metrics") {
         frame.copy(metrics, "accumulated_cost", "cost_usd");
-        fill_usage(metrics.get("accumulated_token_usage"), &mut frame);
+        frame.put_usage(metrics.get("accumulated_token_usage"));
     }
     for (pointer, name) in [
         ("/error", "error"),

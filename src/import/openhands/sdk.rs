@@ -46,7 +46,7 @@ pub(super) fn map(history: &mut History, step: &mut Step<'_>) {
     if let Some((_, frame, class)) = PLAIN.iter().find(|(name, ..)| *name == kind) {
         let mut frame = history.conversation.classed(frame, class, step.key);
         frame
-            .copy(step.event, "source", "speaker")
+            .speaker(step.event.get("source"))
             .copy(step.event, "reason", "reason")
             .copy(step.event, "hook_event_type", "event")
             .copy(step.event, "tool_name", "name")
@@ -70,7 +70,7 @@ pub(super) fn map(history: &mut History, step: &mut Step<'_>) {
             step.push(frame);
         }
         "Condensation" => {
-            let mut frame = context(history, "compaction", step);
+            let mut frame = context(history, "compacted", step);
             let forgotten = step.event.get("forgotten_event_ids");
             if let Some(forgotten) = forgotten.and_then(Value::as_array) {
                 frame.put("forgotten", forgotten.len());
@@ -89,7 +89,7 @@ pub(super) fn map(history: &mut History, step: &mut Step<'_>) {
                 .conversation
                 .classed("observation", "error", step.key);
             frame.copy(step.event, "code", "code");
-            step.take("/detail", &mut frame, "error");
+            step.take("/detail", &mut frame, "text");
             step.push(frame);
         }
         _ => {
@@ -105,7 +105,7 @@ pub(super) fn map(history: &mut History, step: &mut Step<'_>) {
 
 fn context(history: &History, class: &str, step: &Step<'_>) -> FrameRequest {
     let mut frame = history.conversation.classed("context", class, step.key);
-    frame.copy(step.event, "source", "speaker");
+    frame.speaker(step.event.get("source"));
     frame
 }
 
@@ -119,7 +119,7 @@ fn message(history: &mut History, step: &mut Step<'_>) {
         "agent" => (history.conversation.answer(step.key), "text"),
         _ => {
             let mut frame = history.conversation.classed("context", "message", step.key);
-            frame.copy(step.event, "source", "speaker");
+            frame.speaker(step.event.get("source"));
             (frame, "text")
         }
     };
@@ -276,7 +276,8 @@ fn agent_error(history: &mut History, step: &mut Step<'_>) {
             .classed("observation", "error", step.key)
     };
     frame.copy(step.event, "tool_name", "name");
-    step.take("/error", &mut frame, "error");
+    let name = if waits { "error" } else { "text" };
+    step.take("/error", &mut frame, name);
     step.push(frame);
 }
 

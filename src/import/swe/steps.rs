@@ -44,7 +44,8 @@ impl Trajectory {
             frame
         };
         frame
-            .copy(&message, "role", "speaker")
+            .speaker(message.get("role"))
+            .copy(&message, "role", "role")
             .copy(&message, "agent", "agent");
         let name = match frame.kind {
             "turn" => "prompt",
@@ -173,7 +174,7 @@ impl Trajectory {
         }
         // A trajectory tells what came back, not whether it went well.
         result.put("status", "not stated");
-        result.copy(step, "execution_time", "seconds");
+        result.put_millis("duration_ms", step.get("execution_time"));
         self.take(
             step,
             &mut result,
