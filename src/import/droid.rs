@@ -25,6 +25,8 @@ struct Session {
     conversation: Conversation,
     /// The files that calls are to write, and what to do to them, by the calls' ids.
     edits: Edits,
+    /// Whether the last record said that the session has ended.
+    over: bool,
 }
 
 /// Tools that write the file which they name, and what they do to it.
@@ -122,6 +124,10 @@ fn time(record: &Value) -> Option<Written> {
 impl LineMapper for Session {
     fn map(&mut self, line: u64, mut record: Record, out: &mut Sink<'_>) {
         self.conversation.at(time(&record.value));
+        self.over = matches!(
+            type_of(&record.value),
+            "completion" | "result" | "session_end"
+        );
         let frames = self
             .known(&key(line), &mut record)
             .unwrap_or_else(|| self.conversation.unmapped(key(line), out));
@@ -130,6 +136,10 @@ impl LineMapper for Session {
 
     fn turn(&self) -> Turn {
         self.conversation.turn()
+    }
+
+    fn ended(&self) -> bool {
+        self.over
     }
 }
 
@@ -146,7 +156,7 @@ impl Session {
             "message" | "reasoning" => self.streamed(key, value, strict)?,
             "tool_call" => self.call(key, value, strict),
             "tool_result" => return Some(self.result(key, value, strict)),
-            "completion" | "result" => self.ended(key, value, strict),
+            "completion" | "result" => self.outcome(key, value, strict),
             "compaction_state" => {
                 let mut frame = self.conversation.classed("context", "compact_summary", key);
                 extract_all(
@@ -292,7 +302,7 @@ impl Session {
     }
 
     /// How the stream ended, as it says itself.
-    fn ended(&self, key: &str, value: &mut Value, strict: bool) -> FrameRequest {
+    fn outcome(&self, key: &str, value: &mut Value, strict: bool) -> FrameRequest {
         let mut frame = self.conversation.frame("outcome", key);
         let failed = ["isError", "is_error"]
             .into_iter()

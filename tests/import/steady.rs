@@ -6,6 +6,7 @@ use onrecord::import::{Format, Reader};
 use serde_json::{Value, json};
 
 use crate::check::{check_grows, read};
+use crate::fixture;
 
 /// A copy of a file's folder, in which the file may be changed. `above` is how many folders up the
 /// copy begins.
@@ -137,4 +138,30 @@ fn pointers(value: &Value, at: String, places: &mut Vec<String>) {
         _ => {}
     }
     places.push(at);
+}
+
+/// A file of these lines, and whether its reader says that the session has ended.
+fn has_ended(lines: &[&str]) -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("session.jsonl");
+    std::fs::write(&path, lines.concat()).unwrap();
+    let mut reader = Reader::open(&path, None, None).unwrap();
+    let mut events = Vec::new();
+    while reader.step(&mut events).unwrap() {}
+    reader.ended()
+}
+
+#[test]
+fn a_session_has_ended_when_its_last_record_says_so() {
+    for (name, last) in [
+        ("copilot/session.jsonl", "\"session.shutdown\""),
+        ("droid/stream.jsonl", "\"completion\""),
+    ] {
+        let text = std::fs::read_to_string(fixture(name)).unwrap();
+        let lines: Vec<_> = text.split_inclusive('\n').collect();
+        let end = lines.iter().position(|line| line.contains(last)).unwrap();
+        assert!(!has_ended(&lines[..end]), "{name}: before its end");
+        assert!(has_ended(&lines[..=end]), "{name}: at its end");
+        assert!(!has_ended(&lines[..end + 2]), "{name}: it went on");
+    }
 }

@@ -52,6 +52,7 @@ pub(super) fn open(path: &Path, session: Option<&str>) -> Result<Box<dyn Transcr
         id,
         threads: vec![Thread::default()],
         by_call: HashMap::new(),
+        over: false,
     };
     Ok(Box::new(JsonLines::open(path, opening, mapper)?))
 }
@@ -123,6 +124,8 @@ struct Session {
     threads: Vec<Thread>,
     /// Threads by the call that started them.
     by_call: HashMap<String, usize>,
+    /// Whether the last event said that the session has ended.
+    over: bool,
 }
 
 /// One conversation.
@@ -193,6 +196,7 @@ impl Session {
 
 impl LineMapper for Session {
     fn map(&mut self, line: u64, mut record: Record, out: &mut Sink<'_>) {
+        self.over = type_of(&record.value) == "session.shutdown";
         let at = self.thread(&record.value, out);
         let Some(thread) = self.threads.get_mut(at) else {
             return;
@@ -235,5 +239,9 @@ impl LineMapper for Session {
         self.threads
             .first()
             .map_or(Turn::Run, |thread| thread.talk.turn())
+    }
+
+    fn ended(&self) -> bool {
+        self.over
     }
 }
