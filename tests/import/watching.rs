@@ -1,5 +1,7 @@
 //! Following files while they are written: every record is on record exactly once, whatever happens.
 
+mod folders;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use super::super::scan::Stat;
 use super::follower::{Follower, begins_as};
 use super::state::Record;
+use crate::import::Format;
 
 /// A file of no known format is looked at again whenever it changed, as long as it is no longer than this;
 /// then only when it is quiet, or has doubled.
@@ -80,13 +81,25 @@ impl Entry {
 
     /// Takes in what a look at the file found.
     pub fn saw(&mut self, stat: Stat) {
+        let stat = self.whole(&self.record.file, stat);
         self.still = self.stat == stat;
         self.stat = stat;
         self.missing = false;
     }
 
+    /// What the file is like with those that are read along with it: a session may grow in these alone.
+    fn whole(&self, path: &Path, stat: Stat) -> Stat {
+        let format = Format::named(&self.record.format);
+        let session = self.record.session_id.as_deref();
+        match format.map(|format| format.folders(path, session)) {
+            Some(folders) => stat.with_folders(&folders),
+            None => stat,
+        }
+    }
+
     /// Whether a new name with the same inode is this file's.
     pub fn is_renamed(&self, path: &Path, stat: &Stat) -> bool {
+        let stat = self.whole(path, *stat);
         let untouched = (self.stat.size, self.stat.modified_ns) == (stat.size, stat.modified_ns);
         untouched || (self.record.offset > 0 && begins_as(path, &self.record).unwrap_or(false))
     }

@@ -51,6 +51,8 @@ pub struct Follower {
     named: HashSet<Child>,
     /// What is to be told.
     pub notices: Vec<Notice>,
+    /// What was told of a document.
+    noted: Vec<Notice>,
     /// How many notices there were.
     noticed: usize,
     /// Before this offset nothing is told: it was.
@@ -97,6 +99,7 @@ impl Follower {
             children: Vec::new(),
             named: HashSet::new(),
             notices: Vec::new(),
+            noted: Vec::new(),
             noticed: 0,
             told_before: record.offset,
             edges: None,
@@ -240,10 +243,14 @@ impl Follower {
     }
 
     fn notice(&mut self, mut notice: Notice) {
-        if notice.offset < self.told_before {
+        // A document is read again and again, and complains each time.
+        if notice.offset < self.told_before || self.noted.contains(&notice) {
             return;
         }
         self.noticed += 1;
+        if !self.appends && self.noticed <= NOTICES {
+            self.noted.push(notice.clone());
+        }
         if self.noticed == NOTICES {
             notice
                 .what
@@ -269,7 +276,7 @@ impl Follower {
                     self.threads.open(client, *thread, opening).await?;
                 }
                 Event::Frame { frame, .. } => self.threads.resolve(client, frame).await?,
-                Event::Child { .. } | Event::Notice(_) => {}
+                Event::Child { .. } | Event::Notice(_) | Event::Unfinished(_) => {}
             }
             match self.events.pop_front() {
                 Some(Event::Frame { thread, frame }) => {
@@ -277,7 +284,8 @@ impl Follower {
                 }
                 Some(Event::Child { agent, file, call }) => self.child(Child { agent, file, call }),
                 Some(Event::Notice(notice)) => self.notice(notice),
-                Some(Event::Open { .. }) | None => {}
+                Some(Event::Unfinished(notice)) if self.finished => self.notice(notice),
+                Some(Event::Open { .. } | Event::Unfinished(_)) | None => {}
             }
         }
         Ok(())

@@ -4,8 +4,6 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use clap::ValueEnum as _;
-
 use super::super::import::post::{Failure, seal, send};
 use super::entry::Entry;
 use super::follower::{Follower, begins_as};
@@ -193,7 +191,7 @@ impl Watcher {
             self.rewritten(path, entry, why);
         }
         entry.follower = None;
-        let known = Format::from_str(&entry.record.format, false).ok();
+        let known = Format::named(&entry.record.format);
         let format = match known.map_or_else(|| detect(path), Ok) {
             Ok(format) if self.settings.format.is_none_or(|only| only == format) => format,
             Ok(format) => {

@@ -105,6 +105,28 @@ pub(super) fn open(path: &Path, session: Option<&str>) -> Result<Box<dyn Transcr
     }))
 }
 
+/// The folders of a session's messages and of their parts. The files of both are named by their ids.
+pub(super) fn folders(path: &Path, session: Option<&str>) -> Vec<PathBuf> {
+    let Some(id) = session.filter(|id| is_plain(id)) else {
+        return Vec::new();
+    };
+    let root = path.ancestors().nth(3).unwrap_or(Path::new(""));
+    let messages = root.join("message").join(id);
+    let parts = root.join("part");
+    let mut folders = Vec::new();
+    let mut flat = false;
+    for message in json_files(&messages) {
+        let own = parts.join(stem(&message));
+        match own.is_dir() {
+            true => folders.push(own),
+            false => flat = true,
+        }
+    }
+    folders.push(messages);
+    folders.extend(flat.then_some(parts));
+    folders
+}
+
 /// The request of the `session` frame, from members that do not change.
 fn opening(name: &str, own: &Value) -> Opening {
     let mut body = session_body(Format::OpenCode, "opencode", Some(name), true);
@@ -267,7 +289,7 @@ impl Session {
             "`{}` is still being written; it and what comes after it will be taken by the next import, when it is complete",
             stem(file)
         );
-        out.notice(Notice {
+        out.unfinished(Notice {
             line: 0,
             offset: 0,
             what,
