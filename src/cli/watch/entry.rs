@@ -4,8 +4,10 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use super::super::scan::Stat;
+use super::failed::PAUSE;
 use super::follower::{Follower, begins_as};
 use super::state::Record;
+use super::watcher::is_before;
 use crate::import::Format;
 
 /// A file of no known format is looked at again whenever it changed, as long as it is no longer than this;
@@ -156,7 +158,11 @@ impl Entry {
 
     /// Whether there is something to do: `seals` says whether runs are sealed at all.
     pub fn is_due(&self, now: SystemTime, closing_after: Duration, seals: bool) -> bool {
-        if self.not_before.is_some_and(|then| then > now) {
+        let pause = self.failed.as_ref().map_or(PAUSE, |(_, pause)| *pause);
+        if self
+            .not_before
+            .is_some_and(|then| is_before(now, then, pause))
+        {
             return false;
         }
         let over = self.is_over(now, closing_after);

@@ -33,8 +33,9 @@ impl Watcher {
         let (heard, had) = of(&entry);
         let done = self.step(path, &mut entry, now).await;
         let (hears, has) = of(&entry);
-        if hears > heard && self.away.take().is_some() {
-            (self.tell)(Told::new(What::Back, ""));
+        let sealed = entry.record.sealed && !before.sealed && !entry.record.gone;
+        if hears > heard || sealed {
+            self.is_back();
         }
         self.tell_notices(path, &mut entry);
         let run = entry.record.run().map(str::to_owned);
