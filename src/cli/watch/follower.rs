@@ -86,6 +86,12 @@ impl Follower {
                 Vec::new()
             },
             by_content: !appends,
+            // The beginning of a file that is appended to was compared with what is on record.
+            known: record
+                .run()
+                .filter(|_| appends && record.offset > 0)
+                .map(|run| (run.to_owned(), record.opening.clone())),
+            session_id: record.session_id.clone().filter(|_| record.run().is_some()),
         };
         Ok(Self {
             path: path.to_owned(),

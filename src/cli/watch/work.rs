@@ -112,7 +112,16 @@ impl Watcher {
         };
         // Until it went well: after a failure the same events come first.
         entry.more = true;
-        entry.more = follower.advance(&self.client, SLICE).await?;
+        entry.more = match follower.advance(&self.client, SLICE).await {
+            Err(failure @ Failure::OtherSession) => {
+                for thread in &entry.record.threads {
+                    seal(&self.client, &thread.run).await?;
+                }
+                self.rewritten(path, entry, &failure.to_string());
+                return Ok(());
+            }
+            done => done?,
+        };
         follower.note(&mut entry.record);
         if entry.more {
             return Ok(());

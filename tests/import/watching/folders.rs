@@ -204,3 +204,71 @@ async fn what_is_still_being_written_is_no_complaint() {
         assert_eq!(found, 1, "{}", frame.key);
     }
 }
+
+#[tokio::test]
+async fn another_session_s_document_under_the_same_name_is_no_part_of_the_first() {
+    for restart in [false, true] {
+        let mut world = World::new().await;
+        let path = world.path("trace.json");
+        let text = fs::read_to_string(fixture("langfuse/garden.trace.json")).unwrap();
+        let id = value(&fixture("langfuse/garden.trace.json"));
+        let id = id
+            .pointer("/trace/id")
+            .or(id.get("id"))
+            .unwrap()
+            .as_str()
+            .unwrap()
+            .to_owned();
+        put(&path, &text);
+        let mut watcher = world.watcher();
+        world.settle(&mut watcher).await;
+        let first = world.runs();
+        if restart {
+            drop(watcher);
+            watcher = world.watcher();
+        }
+        // The observations of another trace have other ids too.
+        let text = text.replace("\"id\": \"", "\"id\": \"z");
+        put(&path, text.replace(&format!("\"z{id}"), "\"another"));
+        world.settle(&mut watcher).await;
+        let runs = world.runs();
+        assert_eq!(
+            (first.len(), runs.len()),
+            (1, 2),
+            "{:?}",
+            world.told.borrow()
+        );
+        assert_eq!(runs[0].frames, first[0].frames);
+        assert!(runs[0].sealed);
+        assert_eq!(world.told(What::Rewritten), 1);
+        world.audit_as(&path, "/rewritten/1");
+        world.rest(&mut watcher).await;
+        assert!(world.runs().iter().all(|run| run.sealed));
+    }
+}
+
+#[tokio::test]
+async fn a_summary_that_comes_late_is_no_other_session() {
+    let mut world = World::new().await;
+    let session = "019a7c31-5be2-7d04-91f6-3c8a5e20d706";
+    let from = fixture("grok").join(session);
+    let (path, summary) = (
+        world.path(session).join("chat_history.jsonl"),
+        world.path(session).join("summary.json"),
+    );
+    let text = fs::read_to_string(from.join("chat_history.jsonl")).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    put(&path, lines[..5].join("\n") + "\n");
+    let mut watcher = world.watcher();
+    world.settle(&mut watcher).await;
+    put(&summary, fs::read(from.join("summary.json")).unwrap());
+    drop(watcher);
+    let mut watcher = world.watcher();
+    append(&path, &(lines[5..].join("\n") + "\n"));
+    world.settle(&mut watcher).await;
+    world.rest(&mut watcher).await;
+    world.audit(&path);
+    world.calm();
+    assert_eq!(world.runs().len(), 1);
+    assert!(world.runs()[0].sealed);
+}
