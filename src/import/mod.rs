@@ -81,7 +81,7 @@ pub enum ImportError {
         tried: String,
     },
     /// The file is not of the format that was asked for.
-    #[error("{}: not a {} file: {why}", path.display(), format.as_str())]
+    #[error("{}: this is no file of the format {}: {why}", path.display(), format.as_str())]
     NotThisFormat {
         /// The file.
         path: PathBuf,

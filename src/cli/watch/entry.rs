@@ -17,6 +17,9 @@ const SMALL: u64 = 1 << 20;
 /// A document that was not written to for so long is whole.
 const QUIET: Duration = Duration::from_secs(1);
 
+/// A session of several files that was not written to for so long was whole when it was read.
+const SETTLED: Duration = Duration::from_secs(60);
+
 /// A file.
 pub struct Entry {
     /// What is on record of it.
@@ -96,6 +99,15 @@ impl Entry {
         match format.map(|format| format.folders(path, session)) {
             Some(folders) => stat.with_folders(&folders),
             None => stat,
+        }
+    }
+
+    /// After the first reading, which tells what was read along: it is not read again where nobody wrote to
+    /// any of it for so long that all of it was there before, whatever its clock.
+    pub fn read_along(&mut self, path: &Path, now: SystemTime) {
+        let whole = self.whole(path, self.reading);
+        if whole.idle(now) > SETTLED {
+            (self.stat, self.record.stat) = (whole, whole);
         }
     }
 

@@ -76,10 +76,14 @@ impl Told {
         }
     }
 
-    /// Of a file.
+    /// Of a file. What is told of it does not name it once more.
     pub fn of(self, file: impl Into<PathBuf>) -> Self {
+        let file = file.into();
+        let named = format!("{}: ", file.display());
+        let what = self.what.strip_prefix(&named).map(str::to_owned);
         Self {
-            file: Some(file.into()),
+            what: what.unwrap_or(self.what),
+            file: Some(file),
             ..self
         }
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use super::super::import::post::{Failure, seal, send};
+use super::super::scan::Stat;
 use super::entry::Entry;
 use super::follower::{Follower, begins_as};
 use super::state::Record;
@@ -126,7 +127,11 @@ impl Watcher {
         if entry.more {
             return Ok(());
         }
+        let first = entry.record.stat == Stat::default();
         entry.record.stat = entry.reading;
+        if first {
+            entry.read_along(path, now);
+        }
         entry.to_link = false;
         self.link_back(entry).await?;
         self.link_children(path, entry).await?;

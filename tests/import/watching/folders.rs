@@ -93,6 +93,49 @@ async fn messages_and_parts_of_opencode_are_taken_though_the_session_s_file_stay
     assert!(world.fake.requests.load(Ordering::SeqCst) <= asked + 1);
     world.rest(&mut watcher).await;
     assert!(world.runs()[0].sealed);
+    // What is named once in a line is not named twice.
+    let told = world.told.borrow();
+    let ignored = told
+        .iter()
+        .find(|told| told.event == What::Ignored)
+        .unwrap();
+    assert_eq!(
+        ignored.line().matches(".json: ").count(),
+        1,
+        "{}",
+        ignored.line()
+    );
+}
+
+#[tokio::test]
+async fn a_session_of_long_ago_is_read_once() {
+    let mut world = World::new().await;
+    let from = fixture("opencode/storage");
+    let own = value(&from.join("session/proj1/ses_71c0a9f4e002.json"));
+    let message = fs::read(from.join("message/ses_71c0a9f4e002/msg_101.json")).unwrap();
+    // More than have readers in memory.
+    let many = 80;
+    for number in 0..many {
+        let id = format!("ses_{number}");
+        let mut own = own.clone();
+        own["id"] = json!(id);
+        own.as_object_mut().unwrap().remove("parentID");
+        put(
+            &world.path("session/proj1").join(format!("{id}.json")),
+            own.to_string(),
+        );
+        put(
+            &world.path("message").join(&id).join("msg_101.json"),
+            &message,
+        );
+    }
+    world.now += Duration::from_secs(120);
+    let mut watcher = world.watcher();
+    world.settle(&mut watcher).await;
+    assert_eq!(world.runs().len(), many);
+    // Each was opened, and sent once.
+    let requests = world.fake.requests.load(Ordering::SeqCst);
+    assert_eq!(requests, 2 * many as u64);
 }
 
 #[tokio::test]
