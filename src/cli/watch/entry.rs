@@ -102,6 +102,12 @@ impl Entry {
         }
     }
 
+    /// Whether it is what it was when the present reading began.
+    pub fn is_as_it_was(&self, path: &Path) -> bool {
+        let now = Stat::look(path).ok().flatten();
+        now.is_some_and(|now| self.whole(path, now) == self.reading)
+    }
+
     /// After the first reading, which tells what was read along: it is not read again where nobody wrote to
     /// any of it for so long that all of it was there before, whatever its clock.
     pub fn read_along(&mut self, path: &Path, now: SystemTime) {

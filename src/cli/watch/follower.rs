@@ -58,6 +58,8 @@ pub struct Follower {
     /// Before this offset nothing is told: it was.
     told_before: u64,
     edges: Option<Hash>,
+    /// It was written to while it was read: what was read of it last is not posted, and it is read anew.
+    pub disturbed: bool,
     /// It was read to its very end, and cannot be read on.
     pub finished: bool,
 }
@@ -109,6 +111,7 @@ impl Follower {
             noticed: 0,
             told_before: record.offset,
             edges: None,
+            disturbed: false,
             finished: false,
         })
     }
@@ -154,24 +157,38 @@ impl Follower {
         Ok(())
     }
 
-    /// Reads and posts up to so many records. `true` where there are more.
+    /// Reads and posts up to so many records. `true` where there are more. Of a document nothing is posted that
+    /// was read while it was written: after the reading it has to be `still` what it was before.
     ///
     /// # Errors
     /// The file cannot be read, or the server does not take it. Nothing is forgotten: the next call goes
     /// on where this one stopped.
-    pub async fn advance(&mut self, client: &Client, records: usize) -> Result<bool, Failure> {
+    pub async fn advance(
+        &mut self,
+        client: &Client,
+        records: usize,
+        still: impl Fn() -> bool,
+    ) -> Result<bool, Failure> {
         let mut fresh = Vec::new();
+        let mut more = true;
+        self.post_events(client).await?;
         for _ in 0..records {
-            self.post_events(client).await?;
-            if !self.reader.step(&mut fresh)? {
+            more = self.reader.step(&mut fresh)?;
+            if self.appends {
                 self.take(&mut fresh);
-                self.settle(client).await?;
-                return Ok(false);
+                self.post_events(client).await?;
             }
-            self.take(&mut fresh);
+            if !more {
+                break;
+            }
         }
+        self.disturbed = !self.appends && !still();
+        if self.disturbed {
+            return Ok(false);
+        }
+        self.take(&mut fresh);
         self.settle(client).await?;
-        Ok(true)
+        Ok(more)
     }
 
     /// Posts what was read.

@@ -108,12 +108,16 @@ impl Watcher {
         if !entry.more && !self.ready(path, entry).await? {
             return Ok(());
         }
-        let Some(follower) = &mut entry.follower else {
+        let Some(mut follower) = entry.follower.take() else {
             return Ok(());
         };
         // Until it went well: after a failure the same events come first.
         entry.more = true;
-        entry.more = match follower.advance(&self.client, SLICE).await {
+        let done = follower
+            .advance(&self.client, SLICE, || entry.is_as_it_was(path))
+            .await;
+        let follower = entry.follower.insert(follower);
+        entry.more = match done {
             Err(failure @ Failure::OtherSession) => {
                 for thread in &entry.record.threads {
                     seal(&self.client, &thread.run).await?;
@@ -123,6 +127,9 @@ impl Watcher {
             }
             done => done?,
         };
+        if follower.disturbed {
+            return Ok(());
+        }
         follower.note(&mut entry.record);
         if entry.more {
             return Ok(());
@@ -301,7 +308,7 @@ impl Watcher {
         if follower.appends() || !gone {
             follower.extend(entry.stat, true)?;
         }
-        while follower.advance(&self.client, SLICE).await? {}
+        while follower.advance(&self.client, SLICE, || true).await? {}
         follower.note(&mut entry.record);
         self.link_children(path, entry).await?;
         entry.record.closed = true;

@@ -315,3 +315,35 @@ async fn a_summary_that_comes_late_is_no_other_session() {
     assert_eq!(world.runs().len(), 1);
     assert!(world.runs()[0].sealed);
 }
+
+#[tokio::test]
+async fn a_session_that_is_written_to_while_it_is_read_is_read_again() {
+    let mut world = World::new().await;
+    let from = fixture("opencode/storage");
+    for file in files(&from, ".json") {
+        let to = world.path("").join(file.strip_prefix(&from).unwrap());
+        put(&to, fs::read(&file).unwrap());
+    }
+    let mut watcher = world.watcher();
+    world.settle(&mut watcher).await;
+    let before = world.runs();
+    // Its first message is written anew, and empty for a moment, just when the session is read: the server
+    // does that while the transcript before it is sent.
+    let first = world.path("message/ses_71c0a9f4e001/msg_001.json");
+    let text = fs::read(&first).unwrap();
+    let path = world.path("session/proj1/ses_71c0a9f4e001.json");
+    let own = fs::read_to_string(&path).unwrap();
+    append_lines(&world.path("0.jsonl"), &[prompt(1)]);
+    put(&path, format!("{own}\n"));
+    let torn = first.clone();
+    let meanwhile = move || fs::write(&torn, "").unwrap();
+    *world.fake.meanwhile.lock().unwrap() = Some(Box::new(meanwhile));
+    world.tick(&mut watcher).await;
+    put(&first, text);
+    world.settle(&mut watcher).await;
+    world.audit(&path);
+    world.calm();
+    for (before, after) in before.iter().zip(world.runs()) {
+        assert_eq!(before.frames, after.frames);
+    }
+}
