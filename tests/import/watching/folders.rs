@@ -347,3 +347,24 @@ async fn a_session_that_is_written_to_while_it_is_read_is_read_again() {
         assert_eq!(before.frames, after.frames);
     }
 }
+
+#[tokio::test]
+async fn a_session_of_many_messages_is_taken_whole() {
+    let mut world = World::new().await;
+    let from = fixture("opencode/storage");
+    let name = "session/proj1/ses_71c0a9f4e001.json";
+    let path = world.path(name);
+    put(&path, fs::read(from.join(name)).unwrap());
+    let folder = world.path("message/ses_71c0a9f4e001");
+    let mut message = value(&from.join("message/ses_71c0a9f4e001/msg_003.json"));
+    for number in 0..450 {
+        let id = format!("msg_{number:03}");
+        message["id"] = json!(id);
+        put(&folder.join(format!("{id}.json")), message.to_string());
+    }
+    let mut watcher = world.watcher();
+    world.settle(&mut watcher).await;
+    world.audit(&path);
+    world.calm();
+    assert_eq!(world.runs().len(), 1);
+}
