@@ -8,7 +8,6 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::ValueEnum as _;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use serde_json::Value;
@@ -59,12 +58,10 @@ fn parse_format(text: &str) -> Result<Choice, String> {
     if text == "auto" {
         return Ok(Choice::Auto);
     }
-    Format::from_str(text, false)
-        .map(Choice::Named)
-        .map_err(|_| {
-            let names = Format::ALL.map(Format::as_str).join(", ");
-            format!("the formats are auto, {names}")
-        })
+    Format::named(text).map(Choice::Named).ok_or_else(|| {
+        let names = Format::ALL.map(Format::as_str).join(", ");
+        format!("the formats are auto, {names}")
+    })
 }
 
 /// How a file went.
@@ -334,5 +331,19 @@ impl Screen {
             writeln!(std::io::stdout().lock(), "{line}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_format_is_taken_by_the_name_that_is_told() {
+        for format in Format::ALL {
+            assert_eq!(parse_format(format.as_str()), Ok(Choice::Named(format)));
+        }
+        assert_eq!(parse_format("auto"), Ok(Choice::Auto));
+        assert!(parse_format("Codex").is_err_and(|why| why.contains("codex, codex-exec")));
     }
 }

@@ -46,6 +46,24 @@ impl Stat {
         }
     }
 
+    /// The same with what is in these folders, though not below them: another size or time where a file
+    /// there changed. What cannot be looked at does not count; whoever reads it is told.
+    pub fn with_folders(mut self, folders: &[PathBuf]) -> Self {
+        let entries = folders
+            .iter()
+            .filter_map(|folder| fs::read_dir(folder).ok());
+        for entry in entries.flatten().flatten() {
+            let kind = entry.file_type();
+            let file = kind.is_ok_and(|kind| kind.is_file());
+            if let Some(metadata) = file.then(|| entry.metadata().ok()).flatten() {
+                let other = Self::of(&metadata);
+                self.size = self.size.saturating_add(other.size);
+                self.modified_ns = self.modified_ns.max(other.modified_ns);
+            }
+        }
+        self
+    }
+
     /// Whether this is the same file, whatever its content.
     pub fn is_file_of(&self, other: &Self) -> bool {
         (self.dev, self.ino) == (other.dev, other.ino)

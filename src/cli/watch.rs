@@ -18,7 +18,6 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
-use clap::ValueEnum as _;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use onrecord_core::digest::Hash;
 
@@ -70,7 +69,7 @@ pub struct WatchArgs {
 pub struct Idle(pub Option<Duration>);
 
 fn parse_format(text: &str) -> Result<Format, String> {
-    Format::from_str(text, false).map_err(|_| {
+    Format::named(text).ok_or_else(|| {
         let names = Format::ALL.map(Format::as_str).join(", ");
         format!("the formats are {names}")
     })
@@ -230,4 +229,17 @@ fn default_state(folder: &Path, server: &str) -> Option<PathBuf> {
     ])
     .hex();
     Some(state.join(format!("onrecord/watch-{}.ndjson", &name[..16])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_format_is_taken_by_the_name_that_is_told() {
+        for format in Format::ALL {
+            assert_eq!(parse_format(format.as_str()), Ok(format));
+        }
+        assert!(parse_format("auto").is_err());
+    }
 }

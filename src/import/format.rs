@@ -1,6 +1,6 @@
 //! The formats that can be imported: their names, and the modules that read them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::sample::Sample;
 use super::{ImportError, Transcript};
@@ -10,7 +10,7 @@ use super::{
 };
 
 /// A format that can be imported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// A session of Claude Code: JSON lines.
     ClaudeCode,
@@ -67,6 +67,11 @@ impl Format {
         Self::Langfuse,
         Self::Chat,
     ];
+
+    /// The format of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.as_str() == name)
+    }
 
     /// The name on the command line and in `session` frames.
     pub fn as_str(self) -> &'static str {
@@ -135,6 +140,16 @@ impl Format {
             Self::Inspect => inspect::open(path, session),
             Self::Langfuse => langfuse::open(path, session),
             Self::Chat => chat::open(path, session),
+        }
+    }
+
+    /// The folders whose files are read along with a session's own file, and may grow without it; `session` is
+    /// the id that its `session` frame has.
+    pub fn folders(self, path: &Path, session: Option<&str>) -> Vec<PathBuf> {
+        match self {
+            Self::OpenCode => opencode::folders(path, session),
+            Self::OpenHands => openhands::folders(path),
+            _ => Vec::new(),
         }
     }
 

@@ -131,6 +131,15 @@ impl LineMapper for Chat {
     }
 
     fn end(&mut self, out: &mut Sink<'_>) {
+        // As it is now: of a chat that is followed the one from the beginning is long out of date.
+        match summary_in(self.path.parent()) {
+            Ok(now) => self.summary = now.or(self.summary.take()),
+            Err(error) => out.notice(Notice {
+                line: 0,
+                offset: 0,
+                what: format!("the summary as it was at the beginning is kept: {error}"),
+            }),
+        }
         if let Some(summary) = self.summary.take() {
             out.record();
             out.frame(summary_frame(summary));

@@ -107,7 +107,7 @@ impl<M: LineMapper> JsonLines<M> {
             // The writer may be in the middle of this line: with its end it may be a good record.
             Reading::Torn(_) if !line.ended => {
                 self.tally.left_out_bytes = line.bytes.len() as u64;
-                events.push(Event::Notice(Notice {
+                events.push(Event::Unfinished(Notice {
                     line: line.number,
                     offset: line.offset,
                     what: "the last line is cut off; it is left out and will be taken by the next import, when it is complete".to_owned(),

@@ -81,7 +81,7 @@ pub enum ImportError {
         tried: String,
     },
     /// The file is not of the format that was asked for.
-    #[error("{}: not a {} file: {why}", path.display(), format.as_str())]
+    #[error("{}: this is no file of the format {}: {why}", path.display(), format.as_str())]
     NotThisFormat {
         /// The file.
         path: PathBuf,
@@ -144,6 +144,8 @@ pub enum Event {
     },
     /// Tell the person who imports.
     Notice(Notice),
+    /// The same of what its writer may not be done with: of a file that is followed it comes to an end by itself.
+    Unfinished(Notice),
 }
 
 /// What was counted.
@@ -316,6 +318,11 @@ impl<'a> Sink<'a> {
     /// Tells the person who imports.
     pub fn notice(&mut self, notice: Notice) {
         self.events.push(Event::Notice(notice));
+    }
+
+    /// Tells that something is still being written.
+    pub fn unfinished(&mut self, notice: Notice) {
+        self.events.push(Event::Unfinished(notice));
     }
 
     /// Counts a record.

@@ -96,7 +96,9 @@ pub fn read_all(mut reader: Reader) -> Read {
                     read.frames[thread].push(frame);
                 }
                 Event::Child { agent, call, .. } => read.children.push((agent, call)),
-                Event::Notice(notice) => read.notices.push((notice.line, notice.offset)),
+                Event::Notice(notice) | Event::Unfinished(notice) => {
+                    read.notices.push((notice.line, notice.offset))
+                }
             }
         }
     }

@@ -79,7 +79,10 @@ fn what_has_no_messages_is_refused() {
     for name in ["droid/store.jsonl", "not-a-transcript.json"] {
         let error = Reader::open(&fixture(name), Some(Format::Cursor), None);
         let error = error.err().unwrap().to_string();
-        assert!(error.contains("not a cursor file: no line"), "{error}");
+        assert!(
+            error.contains("no file of the format cursor: no line"),
+            "{error}"
+        );
     }
 }
 

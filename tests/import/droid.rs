@@ -91,7 +91,10 @@ fn a_session_may_grow_and_be_hostile() {
     }
     let error = Reader::open(&fixture("gemini/session.jsonl"), Some(Format::Droid), None);
     let error = error.err().unwrap().to_string();
-    assert!(error.contains("not a droid file: no line"), "{error}");
+    assert!(
+        error.contains("no file of the format droid: no line"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -40,11 +40,16 @@ pub struct Fake {
     pub stalled: Notify,
     /// Whether everything is answered with 503.
     pub away: AtomicBool,
+    /// What is done at the next request.
+    pub meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Fake {
     /// Counts a request; whether it is the one that gets no answer.
     fn counts(&self) -> bool {
+        if let Some(meanwhile) = self.meanwhile.lock().unwrap().take() {
+            meanwhile();
+        }
         let count = self.requests.fetch_add(1, Ordering::SeqCst) + 1;
         let last = self.stall_after.load(Ordering::SeqCst);
         last > 0 && count > last

@@ -268,3 +268,13 @@ fn every_shared_session_maps() {
     }
     assert!(unmapped * 20 <= records, "{unmapped} of {records}");
 }
+
+#[test]
+fn a_folder_that_cannot_be_read_is_no_empty_one() {
+    let copy = Copy::of(&fixture(SESSION), 2);
+    let folder = root(&copy.path).join("message/ses_71c0a9f4e001");
+    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::write(&folder, "no folder").unwrap();
+    let error = Reader::open(&copy.path, None, None).err().unwrap();
+    assert!(error.to_string().contains("ses_71c0a9f4e001: "), "{error}");
+}

@@ -1,5 +1,7 @@
 //! Following files while they are written: every record is on record exactly once, whatever happens.
 
+mod folders;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -458,6 +460,63 @@ async fn what_a_server_that_is_away_misses_waits_in_the_file() {
 }
 
 #[tokio::test]
+async fn a_server_is_back_when_it_answers_though_nothing_is_new() {
+    let mut world = World::new().await;
+    let path = world.path(NAME);
+    append_lines(&path, &lines());
+    let mut watcher = world.watcher();
+    world.settle(&mut watcher).await;
+    // It is away when the run is to be sealed, and then when a watcher starts.
+    world.fake.away.store(true, Ordering::SeqCst);
+    world.now += HALF_AN_HOUR;
+    assert!(world.tick(&mut watcher).await.away);
+    world.fake.away.store(false, Ordering::SeqCst);
+    world.settle(&mut watcher).await;
+    assert!(world.runs().iter().all(|run| run.sealed));
+    assert_eq!((world.told(What::Away), world.told(What::Back)), (1, 1));
+    drop(watcher);
+    let mut watcher = world.watcher();
+    world.fake.away.store(true, Ordering::SeqCst);
+    assert!(world.tick(&mut watcher).await.away);
+    world.fake.away.store(false, Ordering::SeqCst);
+    world.tick(&mut watcher).await;
+    assert!(!world.tick(&mut watcher).await.away);
+    assert_eq!((world.told(What::Away), world.told(What::Back)), (2, 2));
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_makes_no_pause_longer() {
+    let mut world = World::new().await;
+    let path = world.path(NAME);
+    let broken = world.path("functions.traj");
+    let text = fs::read_to_string(fixture("swe/functions.traj")).unwrap();
+    append_lines(&path, &lines());
+    fs::write(&broken, &text).unwrap();
+    let mut watcher = world.watcher();
+    world.settle(&mut watcher).await;
+    world.now += Duration::from_secs(1_000);
+    world.fake.away.store(true, Ordering::SeqCst);
+    append_lines(&path, &[prompt(1)]);
+    fs::write(&broken, &text[..text.len() / 2]).unwrap();
+    assert!(world.tick(&mut watcher).await.away);
+    world.tick(&mut watcher).await;
+    world.fake.away.store(false, Ordering::SeqCst);
+    world.now -= Duration::from_secs(500);
+    world.settle(&mut watcher).await;
+    world.audit(&path);
+    for _ in 0..5 {
+        world.tick(&mut watcher).await;
+    }
+    assert_eq!(world.told(What::Failed), 1);
+    world.now -= Duration::from_secs(400);
+    fs::write(&broken, &text).unwrap();
+    world.settle(&mut watcher).await;
+    assert!(!world.tick(&mut watcher).await.away);
+    world.rest(&mut watcher).await;
+    assert!(world.runs().iter().all(|run| run.sealed));
+}
+
+#[tokio::test]
 async fn a_file_that_was_cut_or_replaced_gets_a_run_of_its_own() {
     for in_place in [true, false] {
         for restart in [true, false] {
@@ -812,4 +871,15 @@ fn links_of_readers_name_keys_or_threads() {
     for link in links {
         assert!(matches!(link, Link::Key { .. } | Link::Thread { .. }));
     }
+}
+
+#[test]
+fn a_name_that_is_no_text_is_told_all_the_same() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let name = Path::new(std::ffi::OsStr::from_bytes(b"a\xff.jsonl"));
+    let told = serde_json::to_value(Told::new(What::Failed, "why").of(name)).unwrap();
+    assert_eq!(
+        told,
+        json!({"event": "failed", "file": "a\u{fffd}.jsonl", "what": "why"})
+    );
 }

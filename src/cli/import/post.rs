@@ -46,6 +46,9 @@ pub enum Failure {
         /// The frames.
         frames: usize,
     },
+    /// What is in the file now belongs to another session.
+    #[error("the file is of another session now")]
+    OtherSession,
     /// A frame has no JSON form: a fault of the program.
     #[error("frame `{key}` cannot be written: {why}")]
     Unwritable {
@@ -171,20 +174,26 @@ impl RunPost {
             },
             other => Failure::Server(other),
         })?;
-        let mut post = Self {
-            run: receipt.run,
-            opening: receipt.hash,
+        let mut post = Self::of(receipt.run, receipt.hash, keep);
+        post.already = u64::from(status.as_u16() == 200);
+        post.count(&opening.payloads);
+        Ok(post)
+    }
+
+    /// A run that is known to be there, with the hash of its `session` frame.
+    pub fn of(run: String, opening: String, keep: Keep) -> Self {
+        Self {
+            run,
+            opening,
             frames: 1,
-            already: u64::from(status.as_u16() == 200),
+            already: 1,
             payloads: 0,
             payload_bytes: 0,
             waiting: Vec::new(),
             waiting_bytes: 0,
             keep,
             hashes: HashMap::new(),
-        };
-        post.count(&opening.payloads);
-        Ok(post)
+        }
     }
 
     fn count(&mut self, payloads: &[Payload]) {

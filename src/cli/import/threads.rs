@@ -24,6 +24,10 @@ pub struct How {
     pub continues: bool,
     /// What is on record of each thread, and not sent again.
     pub recorded: Vec<Recorded>,
+    /// The file's own run and the hash of its first frame, where what was recorded of it is still there.
+    pub known: Option<(String, String)>,
+    /// The session that the file had, where another one's would be other content.
+    pub session_id: Option<String>,
     /// The file is a document: frames that were given are known by their content, not by their count.
     pub by_content: bool,
 }
@@ -73,6 +77,10 @@ impl Threads {
         thread: usize,
         mut opening: Opening,
     ) -> Result<(), Failure> {
+        let first = self.session_id().or_else(|| self.how.session_id.clone());
+        if thread == 0 && first.is_some() && first.as_deref() != session_id(&opening) {
+            return Err(Failure::OtherSession);
+        }
         if thread < self.threads.len() {
             return Ok(());
         }
@@ -92,7 +100,17 @@ impl Threads {
                 .session
                 .insert("rewritten".to_owned(), rewritten.into());
         }
-        let post = RunPost::open(client, &opening, &[], self.keep()).await?;
+        let known = self.how.known.clone().filter(|_| thread == 0);
+        let post = match (
+            RunPost::open(client, &opening, &[], self.keep()).await,
+            known,
+        ) {
+            // What the session is said to be changed, by a file beside it; its content did not.
+            (Err(failure), Some((run, hash))) if failure.is_conflict() => {
+                RunPost::of(run, hash, self.keep())
+            }
+            (post, _) => post?,
+        };
         let recorded = self.how.recorded.get(thread);
         // Another run is another server's, or another session's: nothing of it can be left out.
         let skip = recorded
@@ -244,8 +262,7 @@ impl Threads {
 
     /// The session's id, as the file's own `session` frame has it.
     pub fn session_id(&self) -> Option<String> {
-        let opening = &self.threads.first()?.opening;
-        Some(opening.session.get("session_id")?.as_str()?.to_owned())
+        session_id(&self.threads.first()?.opening).map(str::to_owned)
     }
 
     /// How many threads there are.
@@ -315,6 +332,10 @@ impl Thread {
 #[derive(Deserialize)]
 struct RunState {
     head: String,
+}
+
+fn session_id(opening: &Opening) -> Option<&str> {
+    opening.session.get("session_id")?.as_str()
 }
 
 /// A key with an ending, within the length that keys may have.

@@ -118,7 +118,7 @@ impl<'a> Walk<'a> {
                 open.threads.frame(self.client, thread, frame).await?;
             }
             Event::Child { agent, file, call } => self.child(open, &agent, &file, call).await?,
-            Event::Notice(notice) => {
+            Event::Notice(notice) | Event::Unfinished(notice) => {
                 open.notices += 1;
                 self.screen.notice(open.path, &notice, open.notices);
             }

@@ -4,8 +4,11 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use super::super::scan::Stat;
+use super::failed::PAUSE;
 use super::follower::{Follower, begins_as};
 use super::state::Record;
+use super::watcher::is_before;
+use crate::import::Format;
 
 /// A file of no known format is looked at again whenever it changed, as long as it is no longer than this;
 /// then only when it is quiet, or has doubled.
@@ -13,6 +16,9 @@ const SMALL: u64 = 1 << 20;
 
 /// A document that was not written to for so long is whole.
 const QUIET: Duration = Duration::from_secs(1);
+
+/// A session of several files that was not written to for so long was whole when it was read.
+const SETTLED: Duration = Duration::from_secs(60);
 
 /// A file.
 pub struct Entry {
@@ -80,13 +86,40 @@ impl Entry {
 
     /// Takes in what a look at the file found.
     pub fn saw(&mut self, stat: Stat) {
+        let stat = self.whole(&self.record.file, stat);
         self.still = self.stat == stat;
         self.stat = stat;
         self.missing = false;
     }
 
+    /// What the file is like with those that are read along with it: a session may grow in these alone.
+    fn whole(&self, path: &Path, stat: Stat) -> Stat {
+        let format = Format::named(&self.record.format);
+        let session = self.record.session_id.as_deref();
+        match format.map(|format| format.folders(path, session)) {
+            Some(folders) => stat.with_folders(&folders),
+            None => stat,
+        }
+    }
+
+    /// Whether it is what it was when the present reading began.
+    pub fn is_as_it_was(&self, path: &Path) -> bool {
+        let now = Stat::look(path).ok().flatten();
+        now.is_some_and(|now| self.whole(path, now) == self.reading)
+    }
+
+    /// After the first reading, which tells what was read along: it is not read again where nobody wrote to
+    /// any of it for so long that all of it was there before, whatever its clock.
+    pub fn read_along(&mut self, path: &Path, now: SystemTime) {
+        let whole = self.whole(path, self.reading);
+        if whole.idle(now) > SETTLED {
+            (self.stat, self.record.stat) = (whole, whole);
+        }
+    }
+
     /// Whether a new name with the same inode is this file's.
     pub fn is_renamed(&self, path: &Path, stat: &Stat) -> bool {
+        let stat = self.whole(path, *stat);
         let untouched = (self.stat.size, self.stat.modified_ns) == (stat.size, stat.modified_ns);
         untouched || (self.record.offset > 0 && begins_as(path, &self.record).unwrap_or(false))
     }
@@ -143,7 +176,11 @@ impl Entry {
 
     /// Whether there is something to do: `seals` says whether runs are sealed at all.
     pub fn is_due(&self, now: SystemTime, closing_after: Duration, seals: bool) -> bool {
-        if self.not_before.is_some_and(|then| then > now) {
+        let pause = self.failed.as_ref().map_or(PAUSE, |(_, pause)| *pause);
+        if self
+            .not_before
+            .is_some_and(|then| is_before(now, then, pause))
+        {
             return false;
         }
         let over = self.is_over(now, closing_after);

@@ -15,7 +15,7 @@ use crate::client::ClientError;
 use crate::import::ImportError;
 
 /// The pause after the first failure; each further one is twice as long.
-const PAUSE: Duration = Duration::from_secs(1);
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause while the server is away.
 const AWAY_MAX: Duration = Duration::from_secs(30);
 /// The longest pause after a file failed.
@@ -94,6 +94,13 @@ impl Watcher {
         self.away = Some(Away { until, pause });
     }
 
+    /// The server answered.
+    pub(super) fn is_back(&mut self) {
+        if self.away.take().is_some() {
+            (self.tell)(Told::new(What::Back, ""));
+        }
+    }
+
     /// Asks whether the server has the newest run of the state file. Where it has not, it is another
     /// server's, or this one lost what it had: then everything is posted again.
     pub(super) async fn check_records(&mut self, now: SystemTime) {
@@ -108,7 +115,10 @@ impl Watcher {
             .read::<Value>(&format!("/v1/runs/{newest}"))
             .await;
         match answer {
-            Ok(_) => self.unsure = false,
+            Ok(_) => {
+                self.unsure = false;
+                self.is_back();
+            }
             Err(error) if error.code() == Some("run_not_found") => {
                 self.unsure = false;
                 let what = format!(

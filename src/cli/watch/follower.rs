@@ -51,11 +51,15 @@ pub struct Follower {
     named: HashSet<Child>,
     /// What is to be told.
     pub notices: Vec<Notice>,
+    /// What was told of a document.
+    noted: Vec<Notice>,
     /// How many notices there were.
     noticed: usize,
     /// Before this offset nothing is told: it was.
     told_before: u64,
     edges: Option<Hash>,
+    /// It was written to while it was read: what was read of it last is not posted, and it is read anew.
+    pub disturbed: bool,
     /// It was read to its very end, and cannot be read on.
     pub finished: bool,
 }
@@ -84,6 +88,12 @@ impl Follower {
                 Vec::new()
             },
             by_content: !appends,
+            // The beginning of a file that is appended to was compared with what is on record.
+            known: record
+                .run()
+                .filter(|_| appends && record.offset > 0)
+                .map(|run| (run.to_owned(), record.opening.clone())),
+            session_id: record.session_id.clone().filter(|_| record.run().is_some()),
         };
         Ok(Self {
             path: path.to_owned(),
@@ -97,9 +107,11 @@ impl Follower {
             children: Vec::new(),
             named: HashSet::new(),
             notices: Vec::new(),
+            noted: Vec::new(),
             noticed: 0,
             told_before: record.offset,
             edges: None,
+            disturbed: false,
             finished: false,
         })
     }
@@ -145,24 +157,38 @@ impl Follower {
         Ok(())
     }
 
-    /// Reads and posts up to so many records. `true` where there are more.
+    /// Reads and posts up to so many records. `true` where there are more. Of a document nothing is posted that
+    /// was read while it was written: after the reading it has to be `still` what it was before.
     ///
     /// # Errors
     /// The file cannot be read, or the server does not take it. Nothing is forgotten: the next call goes
     /// on where this one stopped.
-    pub async fn advance(&mut self, client: &Client, records: usize) -> Result<bool, Failure> {
+    pub async fn advance(
+        &mut self,
+        client: &Client,
+        records: usize,
+        still: impl Fn() -> bool,
+    ) -> Result<bool, Failure> {
         let mut fresh = Vec::new();
+        let mut more = true;
+        self.post_events(client).await?;
         for _ in 0..records {
-            self.post_events(client).await?;
-            if !self.reader.step(&mut fresh)? {
+            more = self.reader.step(&mut fresh)?;
+            if self.appends {
                 self.take(&mut fresh);
-                self.settle(client).await?;
-                return Ok(false);
+                self.post_events(client).await?;
             }
-            self.take(&mut fresh);
+            if !more {
+                break;
+            }
         }
+        self.disturbed = !self.appends && !still();
+        if self.disturbed {
+            return Ok(false);
+        }
+        self.take(&mut fresh);
         self.settle(client).await?;
-        Ok(true)
+        Ok(more)
     }
 
     /// Posts what was read.
@@ -240,10 +266,14 @@ impl Follower {
     }
 
     fn notice(&mut self, mut notice: Notice) {
-        if notice.offset < self.told_before {
+        // A document is read again and again, and complains each time.
+        if notice.offset < self.told_before || self.noted.contains(&notice) {
             return;
         }
         self.noticed += 1;
+        if !self.appends && self.noticed <= NOTICES {
+            self.noted.push(notice.clone());
+        }
         if self.noticed == NOTICES {
             notice
                 .what
@@ -269,7 +299,7 @@ impl Follower {
                     self.threads.open(client, *thread, opening).await?;
                 }
                 Event::Frame { frame, .. } => self.threads.resolve(client, frame).await?,
-                Event::Child { .. } | Event::Notice(_) => {}
+                Event::Child { .. } | Event::Notice(_) | Event::Unfinished(_) => {}
             }
             match self.events.pop_front() {
                 Some(Event::Frame { thread, frame }) => {
@@ -277,7 +307,8 @@ impl Follower {
                 }
                 Some(Event::Child { agent, file, call }) => self.child(Child { agent, file, call }),
                 Some(Event::Notice(notice)) => self.notice(notice),
-                Some(Event::Open { .. }) | None => {}
+                Some(Event::Unfinished(notice)) if self.finished => self.notice(notice),
+                Some(Event::Open { .. } | Event::Unfinished(_)) | None => {}
             }
         }
         Ok(())

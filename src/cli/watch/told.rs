@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -44,7 +44,7 @@ pub struct Told {
     /// What happened.
     pub event: What,
     /// To which file.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_shown")]
     pub file: Option<PathBuf>,
     /// Its run.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,6 +55,13 @@ pub struct Told {
     /// In words.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub what: String,
+}
+
+/// A name that is no UTF-8 has no JSON form of its own, and is told all the same.
+fn as_shown<S: Serializer>(file: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
+    file.as_ref()
+        .map(|file| file.to_string_lossy())
+        .serialize(to)
 }
 
 impl Told {
@@ -69,10 +76,14 @@ impl Told {
         }
     }
 
-    /// Of a file.
+    /// Of a file. What is told of it does not name it once more.
     pub fn of(self, file: impl Into<PathBuf>) -> Self {
+        let file = file.into();
+        let named = format!("{}: ", file.display());
+        let what = self.what.strip_prefix(&named).map(str::to_owned);
         Self {
-            file: Some(file.into()),
+            what: what.unwrap_or(self.what),
+            file: Some(file),
             ..self
         }
     }

@@ -70,6 +70,13 @@ pub struct Watcher {
     pub failures: usize,
 }
 
+/// Whether a pause of this length, which ends `then`, is not over. A clock that was set back does not make
+/// it longer.
+pub(super) fn is_before(now: SystemTime, then: SystemTime, pause: Duration) -> bool {
+    then.duration_since(now)
+        .is_ok_and(|left| left > Duration::ZERO && left <= pause)
+}
+
 /// A server that does not answer.
 pub(super) struct Away {
     pub until: SystemTime,
@@ -146,7 +153,8 @@ impl Watcher {
 
     /// Whether it is not the server's turn to come back.
     fn may_ask(&self, now: SystemTime) -> bool {
-        self.away.as_ref().is_none_or(|away| away.until <= now)
+        let away = self.away.as_ref();
+        away.is_none_or(|away| !is_before(now, away.until, away.pause))
     }
 
     /// Files that are followed, and files of no format that is.

@@ -4,9 +4,8 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use clap::ValueEnum as _;
-
 use super::super::import::post::{Failure, seal, send};
+use super::super::scan::Stat;
 use super::entry::Entry;
 use super::follower::{Follower, begins_as};
 use super::state::Record;
@@ -35,8 +34,9 @@ impl Watcher {
         let (heard, had) = of(&entry);
         let done = self.step(path, &mut entry, now).await;
         let (hears, has) = of(&entry);
-        if hears > heard && self.away.take().is_some() {
-            (self.tell)(Told::new(What::Back, ""));
+        let sealed = entry.record.sealed && !before.sealed && !entry.record.gone;
+        if hears > heard || sealed {
+            self.is_back();
         }
         self.tell_notices(path, &mut entry);
         let run = entry.record.run().map(str::to_owned);
@@ -108,17 +108,37 @@ impl Watcher {
         if !entry.more && !self.ready(path, entry).await? {
             return Ok(());
         }
-        let Some(follower) = &mut entry.follower else {
+        let Some(mut follower) = entry.follower.take() else {
             return Ok(());
         };
         // Until it went well: after a failure the same events come first.
         entry.more = true;
-        entry.more = follower.advance(&self.client, SLICE).await?;
+        let done = follower
+            .advance(&self.client, SLICE, || entry.is_as_it_was(path))
+            .await;
+        let follower = entry.follower.insert(follower);
+        entry.more = match done {
+            Err(failure @ Failure::OtherSession) => {
+                for thread in &entry.record.threads {
+                    seal(&self.client, &thread.run).await?;
+                }
+                self.rewritten(path, entry, &failure.to_string());
+                return Ok(());
+            }
+            done => done?,
+        };
+        if follower.disturbed {
+            return Ok(());
+        }
         follower.note(&mut entry.record);
         if entry.more {
             return Ok(());
         }
+        let first = entry.record.stat == Stat::default();
         entry.record.stat = entry.reading;
+        if first {
+            entry.read_along(path, now);
+        }
         entry.to_link = false;
         self.link_back(entry).await?;
         self.link_children(path, entry).await?;
@@ -193,7 +213,7 @@ impl Watcher {
             self.rewritten(path, entry, why);
         }
         entry.follower = None;
-        let known = Format::from_str(&entry.record.format, false).ok();
+        let known = Format::named(&entry.record.format);
         let format = match known.map_or_else(|| detect(path), Ok) {
             Ok(format) if self.settings.format.is_none_or(|only| only == format) => format,
             Ok(format) => {
@@ -288,7 +308,7 @@ impl Watcher {
         if follower.appends() || !gone {
             follower.extend(entry.stat, true)?;
         }
-        while follower.advance(&self.client, SLICE).await? {}
+        while follower.advance(&self.client, SLICE, || true).await? {}
         follower.note(&mut entry.record);
         self.link_children(path, entry).await?;
         entry.record.closed = true;

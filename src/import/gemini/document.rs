@@ -68,7 +68,7 @@ impl Parts for Session {
                     "{} calls are not over; they are left out and will be taken by the next import, when they are",
                     self.waiting
                 );
-                out.notice(Notice {
+                out.unfinished(Notice {
                     line: 0,
                     offset: 0,
                     what,

@@ -10,6 +10,7 @@ mod message;
 mod tool;
 
 use std::collections::{HashMap, VecDeque};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -86,7 +87,7 @@ pub(super) fn open(path: &Path, session: Option<&str>) -> Result<Box<dyn Transcr
     let id = id.unwrap_or_default().to_owned();
     let root = path.ancestors().nth(3).unwrap_or(Path::new("")).to_owned();
     let messages = match is_plain(&id) {
-        true => json_files(&root.join("message").join(&id)),
+        true => json_files(&root.join("message").join(&id))?,
         false => Vec::new(),
     };
     Ok(Box::new(Session {
@@ -103,6 +104,29 @@ pub(super) fn open(path: &Path, session: Option<&str>) -> Result<Box<dyn Transcr
         done: 0,
         tally: Tally::default(),
     }))
+}
+
+/// The folders of a session's messages and of their parts. The files of both are named by their ids.
+pub(super) fn folders(path: &Path, session: Option<&str>) -> Vec<PathBuf> {
+    let Some(id) = session.filter(|id| is_plain(id)) else {
+        return Vec::new();
+    };
+    let root = path.ancestors().nth(3).unwrap_or(Path::new(""));
+    let messages = root.join("message").join(id);
+    let parts = root.join("part");
+    let mut folders = Vec::new();
+    let mut flat = false;
+    // What cannot be read is told by the reading.
+    for message in json_files(&messages).unwrap_or_default() {
+        let own = parts.join(stem(&message));
+        match own.is_dir() {
+            true => folders.push(own),
+            false => flat = true,
+        }
+    }
+    folders.push(messages);
+    folders.extend(flat.then_some(parts));
+    folders
 }
 
 /// The request of the `session` frame, from members that do not change.
@@ -132,21 +156,33 @@ fn opening(name: &str, own: &Value) -> Opening {
     }
 }
 
-/// The JSON files in a folder, in the order of their names, which is that of time.
-fn json_files(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut files: Vec<_> = entries
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|ending| ending == "json"))
-        .collect();
+/// The JSON files in a folder, in the order of their names, which is that of time; none where there is no
+/// such folder.
+fn json_files(folder: &Path) -> Result<Vec<PathBuf>, ImportError> {
+    let io = |source| ImportError::Io {
+        path: folder.to_owned(),
+        source,
+    };
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(io(error)),
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(io)?.path();
+        if path.extension().is_some_and(|ending| ending == "json") {
+            files.push(path);
+        }
+    }
     files.sort();
-    files
+    Ok(files)
 }
 
 /// The parts that old versions put into one folder for all messages. Only their places are kept.
 fn flat_parts(folder: &Path) -> Result<HashMap<String, Vec<PathBuf>>, ImportError> {
     let mut flat: HashMap<String, Vec<PathBuf>> = HashMap::new();
-    for file in json_files(folder) {
+    for file in json_files(folder)? {
         let sample = Sample::of(&file)?;
         let message = sample.member("messageID").and_then(Value::as_str);
         if let Some(message) = message {
@@ -212,7 +248,7 @@ impl Session {
             info,
             parts: Vec::new(),
         };
-        for file in self.part_files(&message.info.value) {
+        for file in self.part_files(&message.info.value)? {
             let bytes = read_bytes(&file)?;
             let key = format!("{}/{}", message.key, key_part(&stem(&file)));
             match record::read(&bytes) {
@@ -238,13 +274,13 @@ impl Session {
     }
 
     /// The files of a message's parts.
-    fn part_files(&mut self, info: &Value) -> Vec<PathBuf> {
+    fn part_files(&mut self, info: &Value) -> Result<Vec<PathBuf>, ImportError> {
         let id = info.get("id").and_then(Value::as_str).unwrap_or_default();
         let mut files = self.flat.remove(id).unwrap_or_default();
         if is_plain(id) {
-            files.extend(json_files(&self.root.join("part").join(id)));
+            files.extend(json_files(&self.root.join("part").join(id))?);
         }
-        files
+        Ok(files)
     }
 
     /// Whether the model answered after this message, so that this one grows no more: the next prompt
@@ -267,7 +303,7 @@ impl Session {
             "`{}` is still being written; it and what comes after it will be taken by the next import, when it is complete",
             stem(file)
         );
-        out.notice(Notice {
+        out.unfinished(Notice {
             line: 0,
             offset: 0,
             what,
@@ -300,7 +336,7 @@ impl Session {
         let Some(folder) = self.path.parent() else {
             return Ok(());
         };
-        for file in json_files(folder) {
+        for file in json_files(folder)? {
             let sample = Sample::of(&file)?;
             let parent = sample.member("parentID").and_then(Value::as_str);
             let child = sample.member("id").and_then(Value::as_str);

@@ -51,6 +51,15 @@ pub(super) fn is_event_file(path: &Path) -> bool {
         && number(path).is_some()
 }
 
+/// The folder of the events that are read with this file, which is a conversation's state or first event.
+pub(super) fn events_of(path: &Path) -> Option<PathBuf> {
+    if path.file_name().is_some_and(|name| name == STATE) {
+        return Some(path.with_file_name("events"));
+    }
+    let parent = path.parent().filter(|_| is_event_file(path));
+    parent.map(Path::to_owned)
+}
+
 /// Opens the folder of a conversation of the SDK by its state.
 ///
 /// # Errors
@@ -177,13 +186,12 @@ impl Folder {
         path: &Path,
         events: &mut Vec<Event>,
     ) -> Result<(), ImportError> {
-        let notice = |what: String| {
-            Event::Notice(Notice {
-                line: number,
-                offset: 0,
-                what,
-            })
+        let words = |what: String| Notice {
+            line: number,
+            offset: 0,
+            what,
         };
+        let notice = |what: String| Event::Notice(words(what));
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if number > self.next {
             events.push(notice(format!(
@@ -213,9 +221,8 @@ impl Folder {
             // The writer may be in the middle of it.
             _ if self.files.is_empty() => {
                 self.tally.left_out_bytes = bytes.len() as u64;
-                events.push(notice(format!(
-                    "{name} is no whole event yet; it is left out"
-                )));
+                let what = format!("{name} is no whole event yet; it is left out");
+                events.push(Event::Unfinished(words(what)));
             }
             _ => {
                 self.tally.torn += 1;
@@ -247,6 +254,8 @@ impl Folder {
             .history
             .conversation
             .classed("snapshot", "conversation_state", &key);
+        // Of no turn: while the state stays the same, the events that came before it may become more.
+        frame.turn = Turn::Run;
         frame
             .copy(state, "execution_status", "status")
             .copy(state, "agent_status", "status");

@@ -14,7 +14,7 @@ mod list;
 mod output;
 mod sdk;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -53,6 +53,11 @@ pub(super) fn open(path: &Path, session: Option<&str>) -> Result<Box<dyn Transcr
             "no events, no evaluation output, no conversation's state and no logged completion of OpenHands",
         )),
     }
+}
+
+/// The folders whose files are read along with this one.
+pub(super) fn folders(path: &Path) -> Vec<PathBuf> {
+    folder::events_of(path).into_iter().collect()
 }
 
 /// What a file of OpenHands is.

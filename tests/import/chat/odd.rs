@@ -49,7 +49,7 @@ fn what_is_no_chat_is_not_taken() {
         // A first line that is a message is enough where the format is named.
         if !text.starts_with("{\"role\"") && !text.starts_with("[\n") {
             let error = error.err().unwrap_or_else(|| panic!("{text}")).to_string();
-            assert!(error.contains("not a chat file: "), "{error}");
+            assert!(error.contains("no file of the format chat: "), "{error}");
         }
     }
     std::fs::write(&path, b"## User\n\xff\n## Assistant\nx\n").unwrap();
