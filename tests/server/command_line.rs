@@ -147,6 +147,12 @@ async fn runs_and_show_print_what_scripts_and_people_read() {
         "{lines:#?}"
     );
 
+    for nothing in [["--turn", "9"], ["--kind", "memory"]] {
+        let none = output(&server, &[&["show", &run][..], &nothing].concat()).await;
+        assert!(none.status.success(), "{nothing:?}");
+        assert_eq!(String::from_utf8_lossy(&none.stderr), "no such frames\n");
+    }
+
     let frames = server
         .api
         .get(&format!("/v1/runs/{run}/frames"))
