@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ValueEnum as _;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use serde_json::Value;
@@ -27,7 +28,7 @@ const NOTICES: usize = 20;
 #[derive(Clone, Debug, clap::Args)]
 pub struct ImportArgs {
     /// Format of the files, or `auto` to tell it by their content
-    #[arg(value_parser = parse_format, value_name = "FORMAT")]
+    #[arg(value_parser = choices(), value_name = "FORMAT")]
     pub format: Choice,
     /// Files to import, and folders of them; the files of subagents come along
     #[arg(required = true, value_name = "FILE")]
@@ -55,16 +56,15 @@ pub enum Choice {
     Named(Format),
 }
 
-fn parse_format(text: &str) -> Result<Choice, String> {
-    if text == "auto" {
-        return Ok(Choice::Auto);
-    }
-    Format::from_str(text, false)
-        .map(Choice::Named)
-        .map_err(|_| {
-            let names = Format::ALL.map(Format::as_str).join(", ");
-            format!("the formats are auto, {names}")
-        })
+/// Reads FORMAT; its help and completions name all of them.
+fn choices() -> impl TypedValueParser<Value = Choice> {
+    let names = Format::ALL.map(Format::as_str);
+    PossibleValuesParser::new(std::iter::once("auto").chain(names)).try_map(|text| {
+        if text == "auto" {
+            return Ok(Choice::Auto);
+        }
+        Format::from_str(&text, false).map(Choice::Named)
+    })
 }
 
 /// How a file went.
@@ -286,7 +286,8 @@ impl Screen {
         if files > 0 {
             let what =
                 "in the folders left alone: no transcripts of a known format, or not begun yet";
-            self.bar.suspend(|| eprintln!("{files} files {what}"));
+            let noun = if files == 1 { "file" } else { "files" };
+            self.bar.suspend(|| eprintln!("{files} {noun} {what}"));
         }
     }
 

@@ -19,6 +19,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use clap::ValueEnum as _;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use onrecord_core::digest::Hash;
 
@@ -42,7 +43,7 @@ pub struct WatchArgs {
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
     /// Follow files of this format only [default: every format but plain chats]
-    #[arg(long, value_parser = parse_format, value_name = "FORMAT")]
+    #[arg(long, value_parser = formats(), value_name = "FORMAT")]
     pub format: Option<Format>,
     /// Seal a run when its file was not written to for so long: 90s, 30m, 12h, or `never`
     #[arg(long, value_parser = parse_idle, value_name = "TIME", default_value = "30m")]
@@ -69,11 +70,10 @@ pub struct WatchArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Idle(pub Option<Duration>);
 
-fn parse_format(text: &str) -> Result<Format, String> {
-    Format::from_str(text, false).map_err(|_| {
-        let names = Format::ALL.map(Format::as_str).join(", ");
-        format!("the formats are {names}")
-    })
+/// Reads a format; its help and completions name all of them.
+fn formats() -> impl TypedValueParser<Value = Format> {
+    PossibleValuesParser::new(Format::ALL.map(Format::as_str))
+        .try_map(|text| Format::from_str(&text, false))
 }
 
 fn parse_idle(text: &str) -> Result<Idle, String> {
@@ -109,6 +109,13 @@ pub async fn run(args: WatchArgs, client: Client) -> anyhow::Result<ExitCode> {
     });
     // The state file has to name the files whatever folder it is started in.
     let folder = std::path::absolute(&args.folder)?;
+    // A folder that is not there yet may still come; a file never becomes one.
+    anyhow::ensure!(
+        !folder.is_file(),
+        "{} is a file, and a folder is followed: give the folder that it is in, or import the file with \
+         `onrecord import`",
+        folder.display()
+    );
     let path = match &args.state {
         Some(path) => path.clone(),
         None => default_state(&folder, client.base())
@@ -183,7 +190,8 @@ fn show(bar: &ProgressBar, ticked: Ticked, most: &mut usize) {
 
 fn end(watcher: &mut Watcher, bar: &ProgressBar, json: bool, verbose: bool) {
     let (followed, ignored) = watcher.counts();
-    let what = format!("{followed} files followed, {ignored} not");
+    let files = if followed == 1 { "file" } else { "files" };
+    let what = format!("{followed} {files} followed, {ignored} not");
     bar.finish_and_clear();
     print(&Told::new(What::Stopped, what), json, verbose);
 }

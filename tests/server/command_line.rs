@@ -326,6 +326,9 @@ async fn an_error_says_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().to_str().unwrap();
     let nowhere = format!("{dir}/no/such/folder/run.tar");
+    let file = format!("{dir}/session.jsonl");
+    std::fs::write(&file, "").unwrap();
+    let candidate = "1".repeat(40);
     for (args, code, words) in [
         (
             &["show", "7ZZZZZ"][..],
@@ -371,6 +374,13 @@ async fn an_error_says_what_to_do() {
             "is `onrecord serve` running there?",
         ),
         (&["man", "nope"], 1, "it has: serve, demo"),
+        (&["import", "nope", dir], 2, "auto, claude-code, codex"),
+        (&["watch", &file], 1, "is a file, and a folder is followed"),
+        (
+            &["gate", "--run", &run, "--candidate", &candidate, dir],
+            1,
+            "is a folder: name the reports in it",
+        ),
     ] {
         let output = output(&server, args).await;
         let errors = String::from_utf8_lossy(&output.stderr);
