@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context as _;
 use clap::ValueEnum as _;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use indicatif::{ProgressBar, ProgressDrawTarget};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use onrecord_core::digest::Hash;
 
 use crate::client::Client;
@@ -129,7 +129,8 @@ pub async fn run(args: WatchArgs, client: Client) -> anyhow::Result<ExitCode> {
         from_now: args.from_now,
     };
     // Draws on a terminal only.
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr())
+        .with_style(ProgressStyle::with_template("{msg}")?);
     let (json, verbose, shown) = (args.json, args.verbose, bar.clone());
     let tell = move |told: Told| shown.suspend(|| print(&told, json, verbose));
     let mut watcher = Watcher::new(client, settings, state, Box::new(tell));
