@@ -216,6 +216,9 @@ pub async fn import(
         }
     }
     screen.foreign(foreign);
+    if files.is_empty() && args.files.iter().all(|path| path.is_dir()) {
+        screen.empty();
+    }
 }
 
 /// Whether a file that nobody named is of no format, or of one that any text might be.
@@ -289,6 +292,13 @@ impl Screen {
             let noun = if files == 1 { "file" } else { "files" };
             self.bar.suspend(|| eprintln!("{files} {noun} {what}"));
         }
+    }
+
+    /// Tells that there was nothing to import.
+    fn empty(&self) {
+        self.bar.suspend(|| {
+            eprintln!("nothing to import: no files in the folders (links are not followed)")
+        });
     }
 
     fn report(&self, report: &Report) -> std::io::Result<()> {

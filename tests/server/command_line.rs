@@ -147,12 +147,6 @@ async fn runs_and_show_print_what_scripts_and_people_read() {
         "{lines:#?}"
     );
 
-    for nothing in [["--turn", "9"], ["--kind", "memory"]] {
-        let none = output(&server, &[&["show", &run][..], &nothing].concat()).await;
-        assert!(none.status.success(), "{nothing:?}");
-        assert_eq!(String::from_utf8_lossy(&none.stderr), "no such frames\n");
-    }
-
     let frames = server
         .api
         .get(&format!("/v1/runs/{run}/frames"))
@@ -282,6 +276,32 @@ async fn tail_follows_through_a_restart_until_the_seal() {
     let lines = timeless(&text);
     assert_eq!(lines[lines.len() - 2], "3 session_end");
     assert!(lines.last().unwrap().starts_with("sealed"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_may_surprise_is_said_although_nothing_failed() {
+    let server = Server::start().await;
+    let open = server.api.any_run().await.run.to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_str().unwrap();
+    let file = format!("{dir}/run.tar");
+    for (args, words) in [
+        (
+            &["import", "auto", dir][..],
+            "nothing to import: no files in the folders",
+        ),
+        (
+            &["export", &open, "-o", &file],
+            "the run is open: the bundle ends where the run does now",
+        ),
+        (&["show", &open, "--turn", "9"], "no such frames"),
+        (&["show", &open, "--kind", "memory"], "no such frames"),
+    ] {
+        let output = output(&server, args).await;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {errors}");
+        assert!(errors.contains(words), "{args:?}: {errors}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
