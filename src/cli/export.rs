@@ -5,7 +5,7 @@ use super::which_run::RunArg;
 use crate::client::Client;
 use anyhow::bail;
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::PathBuf;
 
 /// Arguments of `onrecord export`.
@@ -58,6 +58,14 @@ pub async fn run(args: ExportArgs, client: Client) -> anyhow::Result<()> {
         }
         client.print(&path).await?;
         return Ok(());
+    }
+    if args.turn.is_none() {
+        let found: Value = client.read(&format!("/v1/runs/{run}")).await?;
+        if found["status"] == "open" {
+            tell(format_args!(
+                "the run is open: the bundle ends where the run does now, and verifies as INCOMPLETE (unsealed)"
+            ));
+        }
     }
     // On a terminal only, and gone when the file is there.
     let bar = ProgressBar::new_spinner().with_style(ProgressStyle::with_template(

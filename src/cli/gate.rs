@@ -150,6 +150,11 @@ async fn files(args: &GateArgs, client: &Client) -> anyhow::Result<ExitCode> {
             "{}: there is no such file; a command to run is given after `--`",
             path.display()
         );
+        ensure!(
+            !path.is_dir(),
+            "{} is a folder: name the reports in it",
+            path.display()
+        );
         let copy = folder.path().join(format!("evidence-{}", index + 1));
         evidence::copy(path, &copy)?;
         let reading = match opened(&copy, options(args)) {

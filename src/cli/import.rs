@@ -8,6 +8,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use serde_json::Value;
@@ -26,7 +27,7 @@ const NOTICES: usize = 20;
 #[derive(Clone, Debug, clap::Args)]
 pub struct ImportArgs {
     /// Format of the files, or `auto` to tell it by their content
-    #[arg(value_parser = parse_format, value_name = "FORMAT")]
+    #[arg(value_parser = choices(), value_name = "FORMAT")]
     pub format: Choice,
     /// Files to import, and folders of them; the files of subagents come along
     #[arg(required = true, value_name = "FILE")]
@@ -54,13 +55,16 @@ pub enum Choice {
     Named(Format),
 }
 
-fn parse_format(text: &str) -> Result<Choice, String> {
-    if text == "auto" {
-        return Ok(Choice::Auto);
-    }
-    Format::named(text).map(Choice::Named).ok_or_else(|| {
-        let names = Format::ALL.map(Format::as_str).join(", ");
-        format!("the formats are auto, {names}")
+/// Reads FORMAT; its help and completions name all of them.
+fn choices() -> impl TypedValueParser<Value = Choice> {
+    let names = Format::ALL.map(Format::as_str);
+    PossibleValuesParser::new(std::iter::once("auto").chain(names)).try_map(|text| {
+        if text == "auto" {
+            return Ok(Choice::Auto);
+        }
+        Format::named(&text)
+            .map(Choice::Named)
+            .ok_or("no such format")
     })
 }
 
@@ -213,6 +217,9 @@ pub async fn import(
         }
     }
     screen.foreign(foreign);
+    if files.is_empty() && args.files.iter().all(|path| path.is_dir()) {
+        screen.empty();
+    }
 }
 
 /// Whether a file that nobody named is of no format, or of one that any text might be.
@@ -283,8 +290,16 @@ impl Screen {
         if files > 0 {
             let what =
                 "in the folders left alone: no transcripts of a known format, or not begun yet";
-            self.bar.suspend(|| eprintln!("{files} files {what}"));
+            let noun = if files == 1 { "file" } else { "files" };
+            self.bar.suspend(|| eprintln!("{files} {noun} {what}"));
         }
+    }
+
+    /// Tells that there was nothing to import.
+    fn empty(&self) {
+        self.bar.suspend(|| {
+            eprintln!("nothing to import: no files in the folders (links are not followed)")
+        });
     }
 
     fn report(&self, report: &Report) -> std::io::Result<()> {
@@ -331,19 +346,5 @@ impl Screen {
             writeln!(std::io::stdout().lock(), "{line}")?;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_format_is_taken_by_the_name_that_is_told() {
-        for format in Format::ALL {
-            assert_eq!(parse_format(format.as_str()), Ok(Choice::Named(format)));
-        }
-        assert_eq!(parse_format("auto"), Ok(Choice::Auto));
-        assert!(parse_format("Codex").is_err_and(|why| why.contains("codex, codex-exec")));
     }
 }

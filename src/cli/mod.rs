@@ -260,7 +260,21 @@ fn log_at(what: &str, json: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::import::Format;
     use anyhow::Context as _;
+
+    #[test]
+    fn every_format_is_taken_by_the_name_that_is_told() {
+        let names = Format::ALL.map(Format::as_str);
+        for name in names {
+            Cli::try_parse_from(["onrecord", "import", name, "file"]).unwrap();
+            Cli::try_parse_from(["onrecord", "watch", ".", "--format", name]).unwrap();
+        }
+        Cli::try_parse_from(["onrecord", "import", "auto", "file"]).unwrap();
+        let refused = Cli::try_parse_from(["onrecord", "import", "Codex", "file"]).err();
+        let refused = refused.unwrap().to_string();
+        assert!(names.iter().all(|name| refused.contains(name)), "{refused}");
+    }
 
     #[test]
     fn a_cause_is_told_once() {

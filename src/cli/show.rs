@@ -46,6 +46,7 @@ pub async fn run(args: ShowArgs, client: Client) -> anyhow::Result<()> {
     let unknown = unknown.into_iter().flatten().filter_map(Value::as_u64);
     let mut timeline = Timeline::new(screen, args.full, &session).unknown(unknown);
     let size = run["size"].as_u64().unwrap_or(0);
+    let mut shown = 0_usize;
     for from in (0..size).step_by(PAGE as usize) {
         let path = format!("/v1/runs/{id}/frames?from={from}&limit={PAGE}");
         let page = client.read_bytes(&path).await?;
@@ -58,7 +59,9 @@ pub async fn run(args: ShowArgs, client: Client) -> anyhow::Result<()> {
             let turn = frame["turn"].as_u64();
             if args.turn.is_some() && turn > args.turn {
                 // Turns come one after the other.
-                return show(&out);
+                show(&out)?;
+                tell_if_none(shown);
+                return Ok(());
             }
             let kind = frame["kind"].as_str().unwrap_or("");
             let wanted = args.turn.is_none_or(|wanted| turn == Some(wanted))
@@ -66,6 +69,7 @@ pub async fn run(args: ShowArgs, client: Client) -> anyhow::Result<()> {
             if !wanted {
                 continue;
             }
+            shown += 1;
             if args.json {
                 out.push_str(&String::from_utf8_lossy(line));
                 out.push('\n');
@@ -75,7 +79,15 @@ pub async fn run(args: ShowArgs, client: Client) -> anyhow::Result<()> {
         }
         show(&out)?;
     }
+    tell_if_none(shown);
     Ok(())
+}
+
+/// Says that no frame is of the turn and kinds that were asked for, which a header alone does not.
+fn tell_if_none(shown: usize) {
+    if shown == 0 {
+        eprintln!("no such frames");
+    }
 }
 
 /// Frame 0 of a run.

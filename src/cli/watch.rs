@@ -18,7 +18,8 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
-use indicatif::{ProgressBar, ProgressDrawTarget};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use onrecord_core::digest::Hash;
 
 use crate::client::Client;
@@ -41,7 +42,7 @@ pub struct WatchArgs {
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
     /// Follow files of this format only [default: every format but plain chats]
-    #[arg(long, value_parser = parse_format, value_name = "FORMAT")]
+    #[arg(long, value_parser = formats(), value_name = "FORMAT")]
     pub format: Option<Format>,
     /// Seal a run when its file was not written to for so long: 90s, 30m, 12h, or `never`
     #[arg(long, value_parser = parse_idle, value_name = "TIME", default_value = "30m")]
@@ -68,11 +69,10 @@ pub struct WatchArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Idle(pub Option<Duration>);
 
-fn parse_format(text: &str) -> Result<Format, String> {
-    Format::named(text).ok_or_else(|| {
-        let names = Format::ALL.map(Format::as_str).join(", ");
-        format!("the formats are {names}")
-    })
+/// Reads a format; its help and completions name all of them.
+fn formats() -> impl TypedValueParser<Value = Format> {
+    PossibleValuesParser::new(Format::ALL.map(Format::as_str))
+        .try_map(|text| Format::named(&text).ok_or("no such format"))
 }
 
 fn parse_idle(text: &str) -> Result<Idle, String> {
@@ -108,6 +108,13 @@ pub async fn run(args: WatchArgs, client: Client) -> anyhow::Result<ExitCode> {
     });
     // The state file has to name the files whatever folder it is started in.
     let folder = std::path::absolute(&args.folder)?;
+    // A folder that is not there yet may still come; a file never becomes one.
+    anyhow::ensure!(
+        !folder.is_file(),
+        "{} is a file, and a folder is followed: give the folder that it is in, or import the file with \
+         `onrecord import`",
+        folder.display()
+    );
     let path = match &args.state {
         Some(path) => path.clone(),
         None => default_state(&folder, client.base())
@@ -121,7 +128,8 @@ pub async fn run(args: WatchArgs, client: Client) -> anyhow::Result<ExitCode> {
         from_now: args.from_now,
     };
     // Draws on a terminal only.
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr())
+        .with_style(ProgressStyle::with_template("{msg}")?);
     let (json, verbose, shown) = (args.json, args.verbose, bar.clone());
     let tell = move |told: Told| shown.suspend(|| print(&told, json, verbose));
     let mut watcher = Watcher::new(client, settings, state, Box::new(tell));
@@ -182,7 +190,8 @@ fn show(bar: &ProgressBar, ticked: Ticked, most: &mut usize) {
 
 fn end(watcher: &mut Watcher, bar: &ProgressBar, json: bool, verbose: bool) {
     let (followed, ignored) = watcher.counts();
-    let what = format!("{followed} files followed, {ignored} not");
+    let files = if followed == 1 { "file" } else { "files" };
+    let what = format!("{followed} {files} followed, {ignored} not");
     bar.finish_and_clear();
     print(&Told::new(What::Stopped, what), json, verbose);
 }
@@ -229,17 +238,4 @@ fn default_state(folder: &Path, server: &str) -> Option<PathBuf> {
     ])
     .hex();
     Some(state.join(format!("onrecord/watch-{}.ndjson", &name[..16])))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_format_is_taken_by_the_name_that_is_told() {
-        for format in Format::ALL {
-            assert_eq!(parse_format(format.as_str()), Ok(format));
-        }
-        assert!(parse_format("auto").is_err());
-    }
 }

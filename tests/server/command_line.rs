@@ -279,6 +279,32 @@ async fn tail_follows_through_a_restart_until_the_seal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_may_surprise_is_said_although_nothing_failed() {
+    let server = Server::start().await;
+    let open = server.api.any_run().await.run.to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_str().unwrap();
+    let file = format!("{dir}/run.tar");
+    for (args, words) in [
+        (
+            &["import", "auto", dir][..],
+            "nothing to import: no files in the folders",
+        ),
+        (
+            &["export", &open, "-o", &file],
+            "the run is open: the bundle ends where the run does now",
+        ),
+        (&["show", &open, "--turn", "9"], "no such frames"),
+        (&["show", &open, "--kind", "memory"], "no such frames"),
+    ] {
+        let output = output(&server, args).await;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {errors}");
+        assert!(errors.contains(words), "{args:?}: {errors}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_closed_pipe_ends_quietly() {
     let server = Server::start().await;
     let run = sealed_run(&server).await;
@@ -320,6 +346,9 @@ async fn an_error_says_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().to_str().unwrap();
     let nowhere = format!("{dir}/no/such/folder/run.tar");
+    let file = format!("{dir}/session.jsonl");
+    std::fs::write(&file, "").unwrap();
+    let candidate = "1".repeat(40);
     for (args, code, words) in [
         (
             &["show", "7ZZZZZ"][..],
@@ -365,6 +394,13 @@ async fn an_error_says_what_to_do() {
             "is `onrecord serve` running there?",
         ),
         (&["man", "nope"], 1, "it has: serve, demo"),
+        (&["import", "nope", dir], 2, "auto, claude-code, codex"),
+        (&["watch", &file], 1, "is a file, and a folder is followed"),
+        (
+            &["gate", "--run", &run, "--candidate", &candidate, dir],
+            1,
+            "is a folder: name the reports in it",
+        ),
     ] {
         let output = output(&server, args).await;
         let errors = String::from_utf8_lossy(&output.stderr);

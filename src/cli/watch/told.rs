@@ -134,7 +134,7 @@ impl Told {
             What::Ignored => "not followed",
             What::Notice => "note",
             What::Failed => "not followed for now",
-            What::Away => "the server is away",
+            What::Away => "waiting for the server",
             What::Back => "the server is back",
             What::State => "state file",
             What::Stopped => "stopped",
