@@ -28,15 +28,12 @@ pub(super) struct Part {
 
 impl Message {
     /// Whether the model is still writing it: OpenCode counts the tokens of a message from its beginning,
-    /// and says when it is complete, how it ended or why it failed.
+    /// and says when it is complete or why it failed. How it ended (`finish`) is said earlier: the patch of what
+    /// it changed comes after that.
     pub fn is_growing(&self) -> bool {
         let info = &self.info.value;
         let has = |pointer: &str| info.pointer(pointer).is_some_and(|value| !value.is_null());
-        if role(info) != "assistant"
-            || ["/time/completed", "/error", "/finish"]
-                .into_iter()
-                .any(has)
-        {
+        if role(info) != "assistant" || has("/time/completed") || has("/error") {
             return false;
         }
         let runs = |part: &Part| {

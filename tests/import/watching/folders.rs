@@ -48,7 +48,6 @@ async fn messages_and_parts_of_opencode_are_taken_though_the_session_s_file_stay
             // As it is while the model writes.
             let mut growing = whole.clone();
             growing["time"].as_object_mut().unwrap().remove("completed");
-            growing.as_object_mut().unwrap().remove("finish");
             growing.as_object_mut().unwrap().remove("error");
             put(&to, growing.to_string());
         } else {
