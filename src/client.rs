@@ -359,9 +359,16 @@ impl Client {
 
     fn lost(&self, source: reqwest::Error) -> ClientError {
         if source.is_connect() {
+            let mut why = innermost(&source);
+            // How the TLS library calls an answer in plain text.
+            if why.contains("InvalidContentType") {
+                why = "what answers there does not speak TLS: give its http:// address, or that of the \
+                       proxy that ends TLS"
+                    .to_owned();
+            }
             return ClientError::Unreachable {
                 url: self.base.clone(),
-                why: innermost(&source),
+                why,
             };
         }
         self.broken(&source)

@@ -349,6 +349,7 @@ async fn an_error_says_what_to_do() {
     let file = format!("{dir}/session.jsonl");
     std::fs::write(&file, "").unwrap();
     let candidate = "1".repeat(40);
+    let tls = server.api.base.replace("http:", "https:");
     for (args, code, words) in [
         (
             &["show", "7ZZZZZ"][..],
@@ -393,6 +394,7 @@ async fn an_error_says_what_to_do() {
             1,
             "is `onrecord serve` running there?",
         ),
+        (&["runs", "--url", &tls], 1, "does not speak TLS"),
         (&["man", "nope"], 1, "it has: serve, demo"),
         (&["import", "nope", dir], 2, "auto, claude-code, codex"),
         (&["watch", &file], 1, "is a file, and a folder is followed"),
