@@ -22,7 +22,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use onrecord_core::digest::Hash;
 
-use crate::client::Client;
+use crate::client::{Client, ClientError};
 use crate::import::Format;
 use state::State;
 use told::{Told, What};
@@ -121,6 +121,14 @@ pub async fn run(args: WatchArgs, client: Client) -> anyhow::Result<ExitCode> {
             .context("no --state, and the environment names no home folder")?,
     };
     let state = State::open(&path, client.base())?;
+    // A token that opens nothing now will not later: to wait for that would look like work. Everything
+    // else may be over soon.
+    let asked = client.read::<serde_json::Value>("/v1/runs?limit=1").await;
+    if let Err(error @ ClientError::Problem(_)) = asked
+        && error.code() == Some("unauthenticated")
+    {
+        return Err(error.into());
+    }
     let settings = Settings {
         folder,
         format: args.format,

@@ -346,7 +346,7 @@ async fn an_error_says_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().to_str().unwrap();
     let nowhere = format!("{dir}/no/such/folder/run.tar");
-    let file = format!("{dir}/session.jsonl");
+    let (file, state) = (format!("{dir}/session.jsonl"), format!("{dir}/state"));
     std::fs::write(&file, "").unwrap();
     let candidate = "1".repeat(40);
     let tls = server.api.base.replace("http:", "https:");
@@ -398,6 +398,11 @@ async fn an_error_says_what_to_do() {
         (&["man", "nope"], 1, "it has: serve, demo"),
         (&["import", "nope", dir], 2, "auto, claude-code, codex"),
         (&["watch", &file], 1, "is a file, and a folder is followed"),
+        (
+            &["watch", dir, "--state", &state, "--token", "onr_x"],
+            1,
+            "give a token with --token or ONRECORD_TOKEN",
+        ),
         (
             &["gate", "--run", &run, "--candidate", &candidate, dir],
             1,

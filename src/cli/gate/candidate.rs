@@ -78,7 +78,10 @@ pub(super) fn of_file(path: &Path) -> anyhow::Result<String> {
 /// The commit that is checked out. A tree that differs from it is not that commit.
 fn head(folder: &Path) -> anyhow::Result<String> {
     ensure!(
-        git(folder, None, &["rev-parse", "--is-inside-work-tree"])?.trim() == "true",
+        git(folder, None, &["rev-parse", "--is-inside-work-tree"])
+            .context(NO_HEAD)?
+            .trim()
+            == "true",
         "HEAD is not what is here: the folder is not in the tree that git looks at"
     );
     let commit = commit(folder)?;
@@ -94,8 +97,12 @@ fn head(folder: &Path) -> anyhow::Result<String> {
     Ok(commit)
 }
 
+/// Where HEAD names nothing.
+const NO_HEAD: &str =
+    "there is no HEAD here: give the candidate by its digest, or run it in its repository";
+
 fn commit(folder: &Path) -> anyhow::Result<String> {
-    let commit = git(folder, None, &["rev-parse", "--verify", "HEAD^{commit}"])?;
+    let commit = git(folder, None, &["rev-parse", "--verify", "HEAD^{commit}"]).context(NO_HEAD)?;
     named(commit.trim())
 }
 
