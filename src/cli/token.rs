@@ -142,14 +142,14 @@ fn token_id(text: &str) -> anyhow::Result<&str> {
     Ok(id)
 }
 
+/// What a token may be used for.
+pub(super) fn roles(token: &Value) -> Vec<&str> {
+    let roles = token["roles"].as_array().into_iter().flatten();
+    roles.filter_map(Value::as_str).collect()
+}
+
 fn row(token: &Value) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
-    let roles: Vec<&str> = token["roles"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
     let any = |value: &Value| value.as_str().unwrap_or("any").to_owned();
     let state = match (&token["revoked_at"], &token["expires_at"]) {
         (at @ Value::String(_), _) => format!("revoked {}", seconds(at)),
@@ -159,7 +159,7 @@ fn row(token: &Value) -> Vec<String> {
     vec![
         text(&token["id"]),
         text(&token["name"]),
-        roles.join(","),
+        roles(token).join(","),
         format!(
             "{}:{}",
             any(&token["actor"]["type"]),

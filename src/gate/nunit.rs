@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use super::tally::{Case, Claims, Reading, seconds_ms};
+use super::tally::{Case, Claims, OpenCase, Reading, seconds_ms};
 use super::xml::{Element, Piece, Xml, expect_root};
 use super::{Format, Weight};
 
@@ -14,7 +14,7 @@ pub(super) fn read(mut xml: Xml<impl Read>) -> io::Result<Reading> {
     let mut reading = Reading::new(Format::Nunit);
     let mut claims = Claims::default();
     let (mut not_run, mut failed) = (0, false);
-    let mut open: Option<(usize, String, Case, Option<String>)> = None;
+    let mut open: Option<OpenCase> = None;
     let mut depth = 0;
     while let Some(piece) = xml.next(&mut reading)? {
         match piece {
@@ -39,24 +39,14 @@ pub(super) fn read(mut xml: Xml<impl Read>) -> io::Result<Reading> {
                     "test-case" => {
                         let name = element.get("fullname").or(element.get("name"));
                         let case = outcome(&element, &mut reading);
-                        open = Some((element.depth, name.unwrap_or("").to_owned(), case, None));
+                        open = Some(OpenCase::new(element.depth, name.unwrap_or(""), case));
                     }
                     _ => {}
                 }
             }
             Piece::End(name, text) => {
                 depth -= 1;
-                match &mut open {
-                    Some((of, _, _, message)) if name == "message" && depth > *of => {
-                        message.get_or_insert(text);
-                    }
-                    Some((of, ..)) if depth == *of => {
-                        if let Some((_, name, case, message)) = open.take() {
-                            reading.case(case, &name, message.as_deref());
-                        }
-                    }
-                    _ => {}
-                }
+                OpenCase::end(&mut open, depth, &name, text, &mut reading);
             }
         }
     }

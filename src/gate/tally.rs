@@ -372,3 +372,38 @@ pub(super) fn between_ms(first: &str, last: &str) -> Option<u64> {
     let span = at(last)?.as_millisecond() - at(first)?.as_millisecond();
     u64::try_from(span).ok()
 }
+
+/// A test whose element is open, in reports that have its message in an element within.
+pub(super) struct OpenCase {
+    depth: usize,
+    name: String,
+    case: Case,
+    message: Option<String>,
+}
+
+impl OpenCase {
+    /// A test whose element is at this depth.
+    pub fn new(depth: usize, name: &str, case: Case) -> Self {
+        Self {
+            depth,
+            name: name.to_owned(),
+            case,
+            message: None,
+        }
+    }
+
+    /// An element at a depth ended: the first `message` within a test is its own, and at the test's own end
+    /// it is counted.
+    pub fn end(open: &mut Option<Self>, depth: usize, name: &str, text: String, to: &mut Reading) {
+        match open {
+            Some(test) if name == "message" && depth > test.depth => {
+                test.message.get_or_insert(text);
+            }
+            Some(test) if depth == test.depth => {
+                to.case(test.case, &test.name, test.message.as_deref());
+                *open = None;
+            }
+            _ => {}
+        }
+    }
+}

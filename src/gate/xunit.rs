@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use super::tally::{Case, Claims, Reading, seconds_ms};
+use super::tally::{Case, Claims, OpenCase, Reading, seconds_ms};
 use super::xml::{Element, Piece, Xml, expect_root};
 use super::{Format, Weight};
 
@@ -13,7 +13,7 @@ use super::{Format, Weight};
 pub(super) fn read(mut xml: Xml<impl Read>) -> io::Result<Reading> {
     let mut reading = Reading::new(Format::Xunit);
     let mut claims = Claims::default();
-    let mut open: Option<(usize, String, Case, Option<String>)> = None;
+    let mut open: Option<OpenCase> = None;
     let mut broke = 0;
     let mut depth = 0;
     while let Some(piece) = xml.next(&mut reading)? {
@@ -26,9 +26,9 @@ pub(super) fn read(mut xml: Xml<impl Read>) -> io::Result<Reading> {
                 match element.name.as_str() {
                     "assembly" => assembly(&element, &mut claims, &mut reading),
                     "test" => {
-                        let name = element.get("name").unwrap_or("").to_owned();
+                        let name = element.get("name").unwrap_or("");
                         let case = outcome(&element, &mut reading);
-                        open = Some((element.depth, name, case, None));
+                        open = Some(OpenCase::new(element.depth, name, case));
                     }
                     // What broke outside of tests, such as cleaning up after them.
                     "error" if element.parent == "errors" && open.is_none() => {
@@ -41,17 +41,7 @@ pub(super) fn read(mut xml: Xml<impl Read>) -> io::Result<Reading> {
             }
             Piece::End(name, text) => {
                 depth -= 1;
-                match &mut open {
-                    Some((of, _, _, message)) if name == "message" && depth > *of => {
-                        message.get_or_insert(text);
-                    }
-                    Some((of, ..)) if depth == *of => {
-                        if let Some((_, name, case, message)) = open.take() {
-                            reading.case(case, &name, message.as_deref());
-                        }
-                    }
-                    _ => {}
-                }
+                OpenCase::end(&mut open, depth, &name, text, &mut reading);
             }
         }
     }

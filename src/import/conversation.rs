@@ -35,6 +35,14 @@ pub(super) fn session(
     body
 }
 
+/// The folder that the agent worked in, as the payload `cwd` of the `session` frame, where it is known.
+pub(super) fn cwd_payload(cwd: Option<&str>) -> Vec<Payload> {
+    let cwd = cwd.filter(|cwd| !cwd.is_empty());
+    cwd.map(|cwd| Payload::text("cwd", cwd.to_owned()))
+        .into_iter()
+        .collect()
+}
+
 /// A call whose result has not come yet.
 #[derive(Clone, Debug)]
 pub(super) struct Call {

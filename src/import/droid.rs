@@ -7,9 +7,8 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::blocks::{self, first_text, take_content, type_of};
-use super::conversation::{Conversation, session as session_body};
+use super::conversation::{Conversation, cwd_payload, session as session_body};
 use super::jsonl::{JsonLines, LineMapper, key};
-use super::payload::Payload;
 use super::recent::Recent;
 use super::record::{Record, extract, extract_all, post};
 use super::request::{FrameRequest, Turn, key_part, label};
@@ -105,10 +104,7 @@ fn opening(path: &Path, session: Option<&str>, sample: &Sample) -> Opening {
     Opening {
         key: format!("import/droid/{}", key_part(&name)),
         session: body,
-        payloads: cwd
-            .map(|cwd| Payload::text("cwd", cwd.to_owned()))
-            .into_iter()
-            .collect(),
+        payloads: cwd_payload(cwd),
         occurred_at: time(first).and_then(|time| time.at),
     }
 }

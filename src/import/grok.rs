@@ -11,10 +11,9 @@ use serde_json::Value;
 
 use super::blocks::{take_content, type_of};
 use super::child::Prompts;
-use super::conversation::{Conversation, session as session_body};
+use super::conversation::{Conversation, cwd_payload, session as session_body};
 use super::document;
 use super::jsonl::{JsonLines, LineMapper, key};
-use super::payload::Payload;
 use super::record::{Record, digest, extract_all, post};
 use super::request::{FrameRequest, Turn, key_part, label, object, remote};
 use super::sample::Sample;
@@ -110,10 +109,7 @@ fn opening(path: &Path, session: Option<&str>, summary: Option<&Value>) -> Openi
     Opening {
         key: format!("import/grok/{}", key_part(&name)),
         session: body,
-        payloads: cwd
-            .map(|cwd| Payload::text("cwd", cwd.to_owned()))
-            .into_iter()
-            .collect(),
+        payloads: cwd_payload(cwd),
         occurred_at: created.and_then(|time| time.at),
     }
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::conversation::{self, Conversation};
+use super::conversation::{self, Conversation, cwd_payload};
 use super::document::{Document, FILE_BYTES, Parts};
 use super::payload::Payload;
 use super::record::{self, Reading, Record, extract};
@@ -184,10 +184,7 @@ impl Trajectory {
         Opening {
             key: format!("import/mini-swe-agent/{}", key_part(name)),
             session: body,
-            payloads: cwd
-                .map(|cwd| Payload::text("cwd", cwd.to_owned()))
-                .into_iter()
-                .collect(),
+            payloads: cwd_payload(cwd),
             occurred_at: None,
         }
     }

@@ -1,5 +1,6 @@
 //! The server: whether it answers and is ready, its version, the way to it, and the token.
 
+use super::super::token::roles;
 use super::Findings;
 use crate::client::{Client, Probe, ServerArgs};
 use onrecord_core::timestamp::Timestamp;
@@ -136,12 +137,6 @@ async fn token(findings: &mut Findings, client: &Client, token: Option<&str>) {
 /// Whose token it is and what it may do.
 fn describe(token: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or("any").to_owned();
-    let roles: Vec<&str> = token["roles"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
     let expires = match token["expires_at"].as_str() {
         Some(at) => format!(", until {at}"),
         None => String::new(),
@@ -150,7 +145,7 @@ fn describe(token: &Value) -> String {
         "{} ({}), roles {}, speaks for {}:{}{expires}",
         text(&token["name"]),
         text(&token["id"]),
-        roles.join(", "),
+        roles(token).join(", "),
         text(&token["actor"]["type"]),
         text(&token["actor"]["id"])
     )

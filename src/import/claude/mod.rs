@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::child::is_plain;
+use super::conversation::cwd_payload;
 use super::jsonl::{JsonLines, LineMapper};
-use super::payload::Payload;
 use super::record::Record;
 use super::request::{Turn, key_part, label, object};
 use super::sample::{HEAD_LINES, Sample};
@@ -151,10 +151,7 @@ fn opening(key: String, session: &str, agent: Option<&str>, first: &Value) -> Op
     Opening {
         key,
         session: body,
-        payloads: cwd
-            .map(|cwd| Payload::text("cwd", cwd.to_owned()))
-            .into_iter()
-            .collect(),
+        payloads: cwd_payload(cwd),
         occurred_at: first
             .get("timestamp")
             .and_then(Value::as_str)

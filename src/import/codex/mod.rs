@@ -23,10 +23,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::conversation::{self, Conversation};
+use super::conversation::{self, Conversation, cwd_payload};
 use super::jsonl::{self, JsonLines, LineMapper};
 use super::listed::{self, RecordMapper};
-use super::payload::Payload;
 use super::record::{Record, extract};
 use super::request::{FrameRequest, Turn, key_part, label, remote};
 use super::sample::Sample;
@@ -154,10 +153,7 @@ fn opening(path: &Path, session: Option<&str>, head: &Value) -> Opening {
     Opening {
         key: format!("import/codex/{}", key_part(&id)),
         session: body,
-        payloads: cwd
-            .map(|cwd| Payload::text("cwd", cwd.to_owned()))
-            .into_iter()
-            .collect(),
+        payloads: cwd_payload(cwd),
         occurred_at: head
             .get("timestamp")
             .and_then(time)

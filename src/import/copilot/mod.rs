@@ -14,9 +14,8 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::child::linked;
-use super::conversation::{self, Conversation};
+use super::conversation::{self, Conversation, cwd_payload};
 use super::jsonl::{self, JsonLines, LineMapper};
-use super::payload::Payload;
 use super::recent::Recent;
 use super::record::{Record, extract};
 use super::request::{FrameRequest, Turn, key_part, label, remote};
@@ -109,10 +108,7 @@ fn opening(key: String, id: &str, first: &Value, data: &Value) -> Opening {
     Opening {
         key,
         session: body,
-        payloads: cwd
-            .map(|cwd| Payload::text("cwd", cwd.to_owned()))
-            .into_iter()
-            .collect(),
+        payloads: cwd_payload(cwd),
         occurred_at: time.and_then(written_time).and_then(|time| time.at),
     }
 }

@@ -17,9 +17,8 @@ use serde_json::Value;
 
 use self::message::{Message, Part};
 use super::child::is_plain;
-use super::conversation::{Conversation, session as session_body};
+use super::conversation::{Conversation, cwd_payload, session as session_body};
 use super::document;
-use super::payload::Payload;
 use super::record::{self, Reading, Record, digest, raw_payload};
 use super::request::{FrameRequest, Turn, key_part, label, labels};
 use super::sample::Sample;
@@ -148,10 +147,7 @@ fn opening(name: &str, own: &Value) -> Opening {
     Opening {
         key: format!("import/opencode/{}", key_part(name)),
         session: body,
-        payloads: cwd
-            .map(|cwd| Payload::text("cwd", cwd.to_owned()))
-            .into_iter()
-            .collect(),
+        payloads: cwd_payload(cwd),
         occurred_at: created.and_then(|time| time.at),
     }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::history::History;
 use super::sdk::ended;
-use crate::import::conversation;
+use crate::import::conversation::{self, cwd_payload};
 use crate::import::document::{self, FILE_BYTES};
 use crate::import::payload::Payload;
 use crate::import::record::{self, Reading, Record};
@@ -81,15 +81,8 @@ pub(super) fn open_state(
         .value
         .pointer("/workspace/working_dir")
         .and_then(Value::as_str);
-    let payloads = cwd
-        .filter(|cwd| !cwd.is_empty())
-        .map(|cwd| Payload::text("cwd", cwd.to_owned()));
-    Ok(Folder::open(
-        &name,
-        payloads.into_iter().collect(),
-        files,
-        Some(record),
-    ))
+
+    Ok(Folder::open(&name, cwd_payload(cwd), files, Some(record)))
 }
 
 /// Opens the folder of a conversation by its first event.
