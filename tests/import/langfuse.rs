@@ -84,7 +84,7 @@ fn a_trace_becomes_frames_in_the_order_of_its_times() {
         .collect();
     let expected = [
         "input",
-        "observation/root",
+        "observation/whole",
         "observation/agent",
         "observation/gen-1",
         "observation/gen-1/end",
@@ -107,7 +107,7 @@ fn a_trace_becomes_frames_in_the_order_of_its_times() {
         "observation/elsewhere",
         "observation/elsewhere/end",
         "observation/agent/end",
-        "observation/root/end",
+        "observation/whole/end",
     ];
     assert_eq!(order[..expected.len()], expected);
     let rest: Vec<_> = order[expected.len()..]
