@@ -285,7 +285,8 @@ impl Watcher {
             return Ok(());
         };
         let mut frame = FrameRequest::new("observation", format!("replaced/{run}"), Turn::Run);
-        frame.class("rewritten");
+        // The watcher saw it; no transcript says so.
+        frame.class("rewritten").put("source", "watcher");
         frame.links.push(Link::Frame {
             rel: "replaced",
             run,
