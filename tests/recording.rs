@@ -132,7 +132,7 @@ async fn a_fingerprint_goes_with_the_payload_of_the_result() {
     let other = server.append(owner, &run, call("no")).await;
     assert_eq!(other.0, 409);
     let mut connection = PgConnection::connect(&server.database.url).await.unwrap();
-    sqlx::query("delete from payloads where run = $1 and seq = 2")
+    sqlx::query("delete from payloads where run = run_uuid($1) and seq = 2")
         .bind(&run)
         .execute(&mut connection)
         .await
@@ -228,7 +228,7 @@ async fn one_run_that_cannot_be_sealed_does_not_hinder_the_others() {
     let server = Server::start().await;
     let (bad, good) = (server.run().await, server.run().await);
     let mut connection = PgConnection::connect(&server.database.url).await.unwrap();
-    sqlx::query("update runs set head = decode(repeat('00', 32), 'hex') where run = $1")
+    sqlx::query("update runs set head = decode(repeat('00', 32), 'hex') where run = run_uuid($1)")
         .bind(&bad)
         .execute(&mut connection)
         .await
@@ -255,7 +255,7 @@ async fn a_turn_that_is_too_large_is_refused_before_it_is_read() {
     let proof = format!("/v1/runs/{run}/turns/1/proof");
     assert_eq!(server.send(owner, "GET", &proof, &Value::Null).await.0, 200);
     let mut connection = PgConnection::connect(&server.database.url).await.unwrap();
-    sqlx::query("update payloads set size = 100000000000 where run = $1")
+    sqlx::query("update payloads set size = 100000000000 where run = run_uuid($1)")
         .bind(&run)
         .execute(&mut connection)
         .await
@@ -281,22 +281,22 @@ async fn what_was_altered_in_the_database_is_named_and_not_unreadable() {
         .unwrap();
     for (change, code, seq) in [
         (
-            "update frames set bytes = bytes || ' ' where run = $1 and seq = 2",
+            "update frames set bytes = bytes || ' ' where run = run_uuid($1) and seq = 2",
             "frame_canonical",
             2,
         ),
         (
-            "update frames set bytes = 'xx' where run = $1 and seq = 2",
+            "update frames set bytes = 'xx' where run = run_uuid($1) and seq = 2",
             "frame_json",
             2,
         ),
         (
-            "update payloads set ciphertext = '\\x00' || substr(ciphertext, 2) where run = $1 and seq = 2",
+            "update payloads set ciphertext = '\\x00' || substr(ciphertext, 2) where run = run_uuid($1) and seq = 2",
             "payload_commit",
             2,
         ),
         (
-            "delete from frames where run = $1 and seq = 2",
+            "delete from frames where run = run_uuid($1) and seq = 2",
             "frame_seq",
             2,
         ),

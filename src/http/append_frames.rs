@@ -8,7 +8,7 @@ use super::receipt::{self, AppendedBody};
 use super::request::{Authenticated, RunPath, has_media, idempotency_key, if_match, merge_key};
 use super::schema::FrameBody;
 use crate::access::Role;
-use crate::record::append::Conditions;
+use crate::record::append::{Conditions, WhenFull};
 use crate::record::{RecordError, intake, offload};
 use axum::body::Body;
 use axum::extract::{Query, State};
@@ -105,7 +105,7 @@ pub(crate) async fn append_frames(
     merge_key(&mut request.key, idempotency_key(&headers)?)?;
     let mut results = app
         .recorder
-        .append(caller, run, vec![request], conditions)
+        .append(caller, run, vec![request], conditions, WhenFull::Refuse)
         .await?;
     drop(room);
     let appended = results.pop().unwrap_or(Err(RecordError::CutOff))?;

@@ -8,7 +8,7 @@ use super::body::{Chunks, Room};
 use super::problem::Problem;
 use super::receipt::AppendedBody;
 use crate::access::Caller;
-use crate::record::append::{Appended, Conditions};
+use crate::record::append::{Appended, Conditions, WhenFull};
 use crate::record::intake::{self, FrameRequest};
 use crate::record::{RecordError, Recorder, offload};
 use bytes::Bytes;
@@ -199,6 +199,7 @@ impl Appender {
                 self.run.clone(),
                 requests,
                 Conditions::default(),
+                WhenFull::Wait,
             )
             .await
         {

@@ -153,13 +153,35 @@ impl Problem {
         }
     }
 
+    /// As many frames wait as may.
+    fn queue_full() -> Self {
+        Self {
+            detail: "as many frames wait to be written as may".to_owned(),
+            ..Self::busy()
+        }
+    }
+
+    fn outcome_unknown() -> Self {
+        let problem = Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "outcome_unknown",
+            "It is not known whether the write was stored",
+            "the database did not say whether the write was stored, and could not be asked again",
+            "Retry with the same key: if it was stored, its receipt is answered, and nothing is stored twice.",
+        );
+        Self {
+            retry_after_s: Some(1),
+            ..problem
+        }
+    }
+
     fn unavailable() -> Self {
         let problem = Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "database_unavailable",
             "The database does not answer",
-            "the database could not be reached or is restarting; whether a write was stored is not known",
-            "Retry with the same key: if the frame was stored, its receipt is answered.",
+            "the database could not be reached, is restarting or took too long; nothing was stored",
+            "Send the request again in a moment.",
         );
         Self {
             retry_after_s: Some(1),
@@ -422,6 +444,13 @@ impl From<RecordError> for Problem {
                 }
             }
             RecordError::Store(error) => database(error.is_transient(), &error),
+            RecordError::NotStored(error) => database(error.is_transient(), &error),
+            RecordError::Busy => Self::queue_full(),
+            RecordError::Stopping => Self {
+                detail: "the server is stopping".to_owned(),
+                ..Self::busy()
+            },
+            RecordError::Unknown => Self::outcome_unknown(),
             RecordError::NoTenant(_) | RecordError::Vault(_) | RecordError::CutOff => {
                 internal(&error)
             }

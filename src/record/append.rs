@@ -1,111 +1,128 @@
-//! Appending: frames get their places in a run, several in one transaction.
-//!
-//! The run's row is locked from the first look to the commit, so whoever appends sees the true head,
-//! in this process or another. What was prepared before the lock (commitments, ciphertexts) depends on
-//! no place.
+//! Appending: what depends on no place is done here, by each request for itself; the sequencer gives the places.
 
-use super::follow::Progress;
+use super::head;
 use super::intake::FrameRequest;
+use super::place::retried;
 pub use super::place::{Appended, Conditions};
-use super::place::{Batch, known_keys};
-use super::prepare::prepare;
+use super::prepare::{Prepared, prepare};
+use super::queue::{Outcome, Submission};
 use super::{RecordError, Recorder};
 use crate::access::Caller;
-use crate::ledger::later;
 use crate::store;
+use crate::vault::RunKeys;
 use onrecord_core::id::RunId;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// What a writer does where the queue is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenFull {
+    /// It is told so.
+    Refuse,
+    /// It waits, and so does whoever sends to it.
+    Wait,
+}
 
 impl Recorder {
-    /// Appends frames to a run in one transaction, each with its own result: a refused one takes no
-    /// place and does not hinder the others. An error of the whole means that none of them was placed,
-    /// or that it is not known.
+    /// Appends frames to a run, each with its own result: a refused one takes no place and does not hinder the
+    /// others. An error of the whole means that none of them was placed, or, where it says so, that it is not known.
+    ///
+    /// Whoever stops waiting cancels nothing: frames that were handed over are written.
     pub async fn append(
         &self,
         caller: Caller,
         run: RunId,
         requests: Vec<FrameRequest>,
         conditions: Conditions,
+        when_full: WhenFull,
     ) -> Result<Vec<Result<Appended, RecordError>>, RecordError> {
-        let recorder = self.clone();
-        self.detached(async move {
-            recorder
-                .append_now(&caller, &run, requests, &conditions)
-                .await
-        })
-        .await
+        let keys = self.run_keys(&caller.tenant, &run).await?;
+        let mut results = Vec::with_capacity(requests.len());
+        let mut frames = Vec::with_capacity(requests.len());
+        for request in requests {
+            results.push(prepare(&caller, request, &keys).map(|prepared| frames.push(prepared)));
+        }
+        let mut outcomes = Vec::new();
+        if !frames.is_empty() {
+            let (answer, answered) = oneshot::channel();
+            let submission = Submission {
+                tenant: caller.tenant.clone(),
+                run: run.clone(),
+                frames,
+                conditions,
+                answer,
+            };
+            self.sequencer
+                .submit(submission, when_full == WhenFull::Wait)
+                .await?;
+            outcomes = answered.await.unwrap_or(Err(RecordError::Unknown))?;
+        }
+        let mut outcomes = outcomes.into_iter();
+        let mut appended = Vec::with_capacity(results.len());
+        for result in results {
+            let outcome = match result {
+                Ok(()) => outcomes.next().unwrap_or(Err(RecordError::Unknown)),
+                Err(error) => Err(error),
+            };
+            appended.push(match outcome {
+                Ok(outcome) => self.receipt(&caller, &run, &keys, outcome).await,
+                Err(error) => Err(error),
+            });
+        }
+        Ok(appended)
     }
 
-    async fn append_now(
+    /// The receipt of a frame, signed where that was asked for.
+    async fn receipt(
         &self,
         caller: &Caller,
         run: &RunId,
-        requests: Vec<FrameRequest>,
-        conditions: &Conditions,
-    ) -> Result<Vec<Result<Appended, RecordError>>, RecordError> {
-        let tenant_keys = self.keys(&caller.tenant).await?;
-        let mut tx = self.store.begin(&caller.tenant).await?;
-        let wrapped = store::runs::keys(&mut tx, run).await?;
-        tx.commit().await.map_err(store::StoreError::from)?;
-        if wrapped.is_empty() {
-            return Err(RecordError::NoRun(run.clone()));
-        }
-        let keys = tenant_keys.open_run(run, &wrapped)?;
-        let mut prepared = Vec::with_capacity(requests.len());
-        for request in requests {
-            prepared.push(prepare(caller, request, &keys));
-        }
-
-        let mut tx = self.store.begin(&caller.tenant).await?;
-        let (row, now) = store::runs::lock(&mut tx, run)
-            .await?
-            .ok_or_else(|| RecordError::NoRun(run.clone()))?;
-        let before = row.chain.head();
-        let sealed = row.sealed.is_some();
-        let at = later(now, row.chain.last_at())
-            .map_err(|behind_ms| RecordError::ClockBehind { behind_ms })?;
-        let known = known_keys(&mut tx, run, &prepared).await?;
-        let mut batch = Batch::new(row.chain, at, known);
-        let mut results = Vec::with_capacity(prepared.len());
-        for one in prepared {
-            let result = match one {
-                Ok(one) => {
-                    batch
-                        .add(&mut tx, run, &keys, one, sealed, conditions)
-                        .await
+        keys: &Arc<RunKeys>,
+        outcome: Outcome,
+    ) -> Result<Appended, RecordError> {
+        match outcome {
+            Outcome::Durable(mut appended, chain) => {
+                if let Some(chain) = chain {
+                    let tenant_keys = self.keys(&caller.tenant).await?;
+                    appended.signed = Some(head::sign(&tenant_keys, &chain)?);
                 }
-                Err(error) => Err(error),
-            };
-            results.push(result);
-        }
-        if !batch.frames.is_empty() {
-            store::frames::insert(&mut tx, &caller.tenant, run, &batch.frames).await?;
-            if !batch.payloads.is_empty() {
-                store::payloads::insert(&mut tx, &caller.tenant, run, &batch.payloads).await?;
+                Ok(appended)
             }
-            store::runs::update_head(&mut tx, &before, &batch.chain).await?;
-        }
-        // From the chain at hand: read again it might have grown, and every frame had to be read to get back.
-        let head = (conditions.signed && !batch.frames.is_empty())
-            .then(|| super::head::sign(&tenant_keys, &batch.chain))
-            .transpose()?;
-        // A crash before this line leaves nothing of the batch, after it all of it. Where the answer of
-        // the commit is lost the writers ask again with their keys and find their frames.
-        tx.commit().await.map_err(store::StoreError::from)?;
-        let size = batch.chain.size();
-        let key = (caller.tenant.clone(), run.clone());
-        self.followed.tell(&key, Progress { size, sealed });
-        if conditions.signed {
-            for appended in results.iter_mut().flatten() {
-                let last = appended.result.as_ref().unwrap_or(&appended.receipt);
-                appended.signed = Some(match &head {
-                    Some(head) if last.seq + 1 == batch.chain.size() => head.clone(),
-                    _ => {
-                        self.head_now(&caller.tenant, run, Some(last.seq + 1))
-                            .await?
+            Outcome::Known(frame, signed, seq) => {
+                let (recorder, caller) = (self.clone(), caller.clone());
+                let (run, keys) = (run.clone(), keys.clone());
+                self.detached(async move {
+                    let mut appended = recorder.retry(&caller, &run, &keys, &frame, seq).await?;
+                    if signed {
+                        let last = appended.result.as_ref().unwrap_or(&appended.receipt);
+                        let size = Some(last.seq + 1);
+                        appended.signed =
+                            Some(recorder.head_now(&caller.tenant, &run, size).await?);
                     }
-                });
+                    Ok(appended)
+                })
+                .await
             }
         }
-        Ok(results)
+    }
+
+    /// The frame of before that a request is a retry of; a conflict where it is another request.
+    async fn retry(
+        &self,
+        caller: &Caller,
+        run: &RunId,
+        keys: &RunKeys,
+        frame: &Prepared,
+        seq: u64,
+    ) -> Result<Appended, RecordError> {
+        let key = frame.request.key.as_deref().unwrap_or_default();
+        let mut tx = self.store.snapshot(&caller.tenant).await?;
+        let found = retried(&mut tx, run, keys, frame.sameness(key)).await?;
+        tx.commit().await.map_err(store::StoreError::from)?;
+        found.ok_or_else(|| RecordError::KeyConflict {
+            key: key.to_owned(),
+            run: run.clone(),
+            seq,
+        })
     }
 }

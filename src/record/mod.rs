@@ -7,25 +7,32 @@ mod admin;
 pub mod append;
 pub mod follow;
 mod head;
+mod head_cache;
 pub mod intake;
 pub mod open;
 mod place;
 mod prepare;
+mod queue;
 pub mod read;
 pub mod seal;
+mod sequencer;
 
 pub(crate) use admin::TokenRow;
 pub(crate) use prepare::offload;
 
 use crate::access::AccessError;
 use crate::ledger::LedgerError;
-use crate::store::{Store, StoreError};
-use crate::vault::{Vault, VaultError};
+use crate::store::{self, Failure, Store, StoreError};
+use crate::vault::{RunKeys, Vault, VaultError};
 use intake::IntakeError;
+use lru::LruCache;
 use onrecord_core::chain::Fault;
 use onrecord_core::digest::Hash;
 use onrecord_core::id::{RunId, TenantId};
-use std::sync::Arc;
+pub use queue::QueueLimits;
+use sequencer::Sequencer;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::task::TaskTracker;
 
 /// Why a request was not carried out.
@@ -141,9 +148,35 @@ pub enum RecordError {
     /// A key.
     #[error(transparent)]
     Vault(#[from] VaultError),
+    /// As much waits to be written as may.
+    #[error("as many frames wait to be written as may")]
+    Busy,
+    /// Nothing is taken any more.
+    #[error("the server is stopping")]
+    Stopping,
+    /// The database failed, and nothing was stored. Shared by all whose frames were in the batch.
+    #[error("{0}")]
+    NotStored(Arc<StoreError>),
+    /// The database failed, and whether the write was stored is not known.
+    #[error("the database did not say whether the write was stored")]
+    Unknown,
     /// A task of ours ended without an answer.
     #[error("the work was cut off; whether it was done is not known")]
     CutOff,
+}
+
+/// Commits a write. An answer that is lost leaves it open whether it was done; its writer finds out with its key.
+async fn commit(tx: store::Tx) -> Result<(), RecordError> {
+    tx.commit().await.map_err(|error| {
+        let error = StoreError::from(error);
+        match error.failure() {
+            Failure::Unknown => {
+                tracing::warn!(%error, "whether a write was committed is not known");
+                RecordError::Unknown
+            }
+            _ => error.into(),
+        }
+    })
 }
 
 impl From<LedgerError> for RecordError {
@@ -163,16 +196,29 @@ pub struct Recorder {
     pub(crate) vault: Arc<Vault>,
     tasks: TaskTracker,
     followed: follow::Followed,
+    sequencer: Arc<Sequencer>,
+    run_keys: Arc<Mutex<LruCache<(TenantId, RunId), Arc<RunKeys>>>>,
 }
+
+/// Runs whose keys are kept open, the last used.
+const OPEN_KEYS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(8_191);
 
 impl Recorder {
     /// A recorder over a database and its keys.
     pub fn new(store: Store, vault: Arc<Vault>) -> Self {
+        Self::with_queue(store, vault, QueueLimits::STANDARD)
+    }
+
+    /// The same with another bound on what may wait to be written.
+    pub fn with_queue(store: Store, vault: Arc<Vault>, limits: QueueLimits) -> Self {
+        let followed = follow::Followed::default();
         Self {
+            sequencer: Arc::new(Sequencer::start(&store, followed.clone(), limits)),
             store,
             vault,
             tasks: TaskTracker::new(),
-            followed: follow::Followed::default(),
+            followed,
+            run_keys: Arc::new(Mutex::new(LruCache::new(OPEN_KEYS))),
         }
     }
 
@@ -193,8 +239,10 @@ impl Recorder {
             .unwrap_or(Err(RecordError::CutOff))
     }
 
-    /// Waits until all work that was begun is done. Nothing may be begun after it.
+    /// Waits until all work that was begun is done, and all frames that were handed over are written. Nothing may be
+    /// begun after it.
     pub async fn drain(&self) {
+        self.sequencer.drain().await;
         self.tasks.close();
         self.tasks.wait().await;
     }
@@ -222,5 +270,32 @@ impl Recorder {
             .await?
             .ok_or_else(|| RecordError::NoTenant(tenant.clone()))?;
         Ok(self.vault.tenant(tenant, &origin)?)
+    }
+
+    /// The keys of a run, opened once and kept while the run is written to.
+    async fn run_keys(&self, tenant: &TenantId, run: &RunId) -> Result<Arc<RunKeys>, RecordError> {
+        let key = (tenant.clone(), run.clone());
+        if let Some(keys) = self.open_keys().get(&key) {
+            return Ok(keys.clone());
+        }
+        let recorder = self.clone();
+        self.detached(async move {
+            let (tenant, run) = &key;
+            let tenant_keys = recorder.keys(tenant).await?;
+            let mut tx = recorder.store.begin(tenant).await?;
+            let wrapped = store::runs::keys(&mut tx, run).await?;
+            tx.commit().await.map_err(StoreError::from)?;
+            if wrapped.is_empty() {
+                return Err(RecordError::NoRun(run.clone()));
+            }
+            let keys = Arc::new(tenant_keys.open_run(run, &wrapped)?);
+            recorder.open_keys().put(key, keys.clone());
+            Ok(keys)
+        })
+        .await
+    }
+
+    fn open_keys(&self) -> MutexGuard<'_, LruCache<(TenantId, RunId), Arc<RunKeys>>> {
+        self.run_keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,10 +4,11 @@ use super::append::Appended;
 use super::intake::{FrameRequest, LinkRequest};
 use super::place::{STORE_ID, place, receipt, retried};
 use super::prepare::{Prepared, Sameness, fingerprint};
-use super::{RecordError, Recorder};
+use super::{RecordError, Recorder, commit};
 use crate::access::{self, Caller, NewToken, TokenRequest};
 use crate::ledger;
 use crate::store;
+use crate::store::append::RunWrite;
 use crate::vault;
 use onrecord_core::chain::Chain;
 use onrecord_core::digest::Hash;
@@ -66,7 +67,7 @@ impl Recorder {
         }
         ledger::checkpoint(&mut tx, &locked, &keys).await?;
         let token = access::create(&mut tx, &tenant, &TokenRequest::owner()).await?;
-        tx.commit().await.map_err(store::StoreError::from)?;
+        commit(tx).await?;
         Ok((tenant, token))
     }
 
@@ -95,7 +96,7 @@ impl Recorder {
         let keys = self.keys(&caller.tenant).await?;
         let key = request.key.clone();
         let fingerprint = fingerprint(&request);
-        let mut tx = self.store.begin(&caller.tenant).await?;
+        let mut tx = self.store.begin_writing(&caller.tenant).await?;
         let mut tenant = store::tenants::lock(&mut tx, &caller.tenant).await?;
         if let Some(key) = &key
             && let Some(run) = store::runs::opened_with(&mut tx, &caller.tenant, key).await?
@@ -114,8 +115,9 @@ impl Recorder {
         let (run_keys, wrapped) = keys.new_run(&run)?;
         let run_no = tenant.next_run_no;
         let body = session.complete(run_no, &tenant.origin)?;
-        let prepared = Prepared::new(request, actor, fingerprint, &run_keys)?;
-        let mut chain = Chain::new(caller.tenant.clone(), run.clone());
+        let prepared = Prepared::new(request, actor, fingerprint, None, &run_keys)?;
+        let empty = Chain::new(caller.tenant.clone(), run.clone());
+        let mut chain = empty.clone();
         let draft = Draft {
             body,
             key: key.clone().unwrap_or_else(|| format!("{STORE_ID}/session")),
@@ -140,7 +142,8 @@ impl Recorder {
         ledger::checkpoint(&mut tx, &tenant, &keys).await?;
         store::tenants::take_run_no(&mut tx, &caller.tenant).await?;
         let new = store::runs::NewRun {
-            chain: &chain,
+            chain: &empty,
+            opened_at: at,
             run_no,
             open_key: key.as_deref(),
             agent: session.agent.as_deref(),
@@ -148,17 +151,19 @@ impl Recorder {
             keys: &wrapped,
         };
         store::runs::insert(&mut tx, &new).await?;
-        store::frames::insert(&mut tx, &caller.tenant, &run, &[frame]).await?;
-        store::payloads::insert(&mut tx, &caller.tenant, &run, &prepared.rows(0)).await?;
+        let payloads: Vec<_> = prepared.rows(0).collect();
+        let write = RunWrite {
+            before: (0, empty.head()),
+            chain: &chain,
+            frames: &[frame],
+            payloads: &payloads,
+        };
+        store::append::write_locked(&mut tx, tenant.now, write).await?;
         // A crash before this line leaves nothing of the run; after it everything. Where the answer of the
         // commit is lost, the writer asks again with its key and finds the run.
-        tx.commit().await.map_err(store::StoreError::from)?;
-        Ok(Appended {
-            receipt,
-            created: true,
-            result: None,
-            signed: None,
-        })
+        commit(tx).await?;
+        self.sequencer.heads().remember(chain);
+        Ok(Appended::new(receipt, None))
     }
 }
 

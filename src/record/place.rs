@@ -3,7 +3,7 @@
 use super::RecordError;
 use super::intake::{LinkRequest, TurnChoice};
 use super::prepare::{Prepared, Sameness};
-use crate::store::frames::NewFrame;
+use crate::store::frames::{Mac, NewFrame};
 use crate::store::payloads::NewPayload;
 use crate::store::{self, Tx};
 use crate::vault::RunKeys;
@@ -30,6 +30,17 @@ pub struct Appended {
     pub signed: Option<String>,
 }
 
+impl Appended {
+    pub(super) fn new(receipt: Receipt, result: Option<Receipt>) -> Self {
+        Self {
+            receipt,
+            created: true,
+            result,
+            signed: None,
+        }
+    }
+}
+
 /// What a request to append says beside its frames.
 #[derive(Clone, Debug, Default)]
 pub struct Conditions {
@@ -47,7 +58,7 @@ pub(crate) fn place(
     chain: &mut Chain,
     draft: &Draft,
     at: Timestamp,
-    mac: Option<[u8; 32]>,
+    mac: Option<Mac>,
 ) -> Result<NewFrame, RecordError> {
     let seq = chain.size();
     let bytes = chain.place(draft, at).map_err(|fault| {
@@ -190,267 +201,326 @@ async fn all_payload_keys(
     Ok(Some(keys))
 }
 
-/// All keys that the batch names, for its own frames or for links, with the frames that have them.
-pub(super) async fn known_keys(
-    tx: &mut Tx,
-    run: &RunId,
-    prepared: &[Result<Prepared, RecordError>],
-) -> Result<HashMap<String, u64>, RecordError> {
-    let mut keys = Vec::new();
-    for one in prepared.iter().flatten() {
-        for part in [Some(one), one.result.as_deref()].into_iter().flatten() {
-            keys.extend(part.request.key.as_deref());
-            keys.extend(part.request.links.iter().filter_map(|link| match link {
-                LinkRequest::Key(_, key) => Some(key.as_str()),
-                LinkRequest::Exact(_) => None,
-            }));
-        }
-    }
-    if keys.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let found = store::frames::with_keys(tx, run, &keys).await?;
-    Ok(found
-        .into_iter()
-        .map(|(key, frame)| (key, frame.receipt.seq))
-        .collect())
+/// What became of one request.
+pub(super) enum Placed {
+    /// It has its place in this batch, or the same request has. The chain as it is after the frame, where the
+    /// receipt is to be signed.
+    Here(Appended, Option<Box<Chain>>),
+    /// Its key is that of a frame that was there before the batch: whether it is a retry, is to be found out.
+    Known(u64),
 }
 
-/// Frames that got their places in this transaction.
-pub(super) struct Batch {
-    pub(super) chain: Chain,
+/// Why a request has no place yet.
+pub(super) enum Refusal {
+    /// It cannot be told before the keys that the batch names were looked up: what looks wrong may be a retry, or
+    /// a link to a frame of before.
+    LookUp,
+    /// It is refused.
+    Refused(RecordError),
+}
+
+impl<E: Into<RecordError>> From<E> for Refusal {
+    fn from(error: E) -> Self {
+        Self::Refused(error.into())
+    }
+}
+
+/// Frames that get their places after one another, in memory.
+pub(super) struct Batch<'a> {
+    chain: Chain,
+    sealed: bool,
     at: Timestamp,
-    known: HashMap<String, u64>,
+    keys: Keys,
     /// Requests of this batch that have their places, by key: the same one may come twice.
-    done: HashMap<String, (Vec<u8>, Appended)>,
-    pub(super) frames: Vec<NewFrame>,
-    pub(super) payloads: Vec<NewPayload>,
+    done: HashMap<&'a str, (&'a [u8], Appended)>,
+    frames: Vec<NewFrame>,
+    payloads: Vec<NewPayload<'a>>,
 }
 
-impl Batch {
-    /// A batch on a chain as it is under the lock.
-    pub(super) fn new(chain: Chain, at: Timestamp, known: HashMap<String, u64>) -> Self {
+/// Which frames have which keys, as far as it is known.
+struct Keys {
+    /// Those of before that have a key that the batch names; `None` before that was looked up.
+    committed: Option<HashMap<String, u64>>,
+    /// Those of this batch.
+    here: HashMap<String, u64>,
+}
+
+impl Keys {
+    fn seq(&self, key: &str) -> Option<u64> {
+        let committed = self.committed.as_ref().and_then(|keys| keys.get(key));
+        self.here.get(key).or(committed).copied()
+    }
+}
+
+/// The keys that requests name, for their own frames and in links.
+pub(super) fn named_keys(requests: &[Prepared]) -> impl Iterator<Item = &str> {
+    let parts = requests
+        .iter()
+        .flat_map(|one| [Some(one), one.result.as_deref()])
+        .flatten();
+    parts.flat_map(|part| {
+        let links = part.request.links.iter().filter_map(|link| match link {
+            LinkRequest::Key(_, key) => Some(key.as_str()),
+            LinkRequest::Exact(_) => None,
+        });
+        part.request.key.as_deref().into_iter().chain(links)
+    })
+}
+
+impl<'a> Batch<'a> {
+    /// A batch on a chain, at a time that is not before its last frame's.
+    pub(super) fn new(
+        chain: Chain,
+        sealed: bool,
+        at: Timestamp,
+        committed: Option<HashMap<String, u64>>,
+    ) -> Self {
         Self {
             chain,
+            sealed,
             at,
-            known,
+            keys: Keys {
+                committed,
+                here: HashMap::new(),
+            },
             done: HashMap::new(),
             frames: Vec::new(),
             payloads: Vec::new(),
         }
     }
 
-    pub(super) async fn add(
+    /// Places a request, and the result that comes with it; one that is refused leaves nothing.
+    pub(super) fn add(
         &mut self,
-        tx: &mut Tx,
-        run: &RunId,
-        keys: &RunKeys,
-        one: Prepared,
-        sealed: bool,
+        one: &'a Prepared,
         conditions: &Conditions,
-    ) -> Result<Appended, RecordError> {
-        if let Some(key) = &one.request.key
-            && let Some(seq) = self.known.get(key)
+    ) -> Result<Placed, Refusal> {
+        let key = one.request.key.as_deref();
+        let result = one.result.as_deref();
+        if let Some(key) = key
+            && let Some(placed) = self.again(one, key)?
         {
-            return self.again(tx, run, keys, one.sameness(key), *seq).await;
+            return Ok(placed);
         }
-        if let Some(key) = one
-            .result
-            .as_ref()
-            .and_then(|part| part.request.key.as_ref())
-            && let Some(seq) = self.known.get(key)
+        if let Some(key) = result.and_then(|part| part.request.key.as_deref())
+            && let Some(seq) = self.keys.seq(key)
         {
-            return Err(RecordError::KeyConflict {
-                key: key.clone(),
-                run: run.clone(),
-                seq: *seq,
-            });
+            return Err(Refusal::Refused(self.conflict(key, seq)));
         }
-        if sealed {
-            return Err(RecordError::Sealed(run.clone()));
+        self.place_all(one, conditions).map_err(|refusal| {
+            // A retry is answered whatever has become of its run since: before the refusal comes the look.
+            match (&self.keys.committed, key) {
+                (None, Some(_)) => Refusal::LookUp,
+                _ => refusal,
+            }
+        })
+    }
+
+    /// The chain as it has become, and what was added to it.
+    pub(super) fn finish(self) -> (Chain, Vec<NewFrame>, Vec<NewPayload<'a>>) {
+        (self.chain, self.frames, self.payloads)
+    }
+
+    fn place_all(&mut self, one: &'a Prepared, conditions: &Conditions) -> Result<Placed, Refusal> {
+        let run = self.chain.run();
+        if self.sealed {
+            return Err(RecordError::Sealed(run.clone()).into());
         }
         if self.chain.ended() {
-            return Err(RecordError::Ended(run.clone()));
+            return Err(RecordError::Ended(run.clone()).into());
         }
         if let Some(head) = conditions.head
             && head != self.chain.head()
         {
-            return Err(RecordError::HeadMoved {
+            return Err(Refusal::Refused(RecordError::HeadMoved {
                 head: self.chain.head(),
                 size: self.chain.size(),
-            });
+            }));
         }
-        // Placed on a copy: a frame that is refused half way, after a turn_end that it needed, leaves nothing.
-        let mut chain = self.chain.clone();
+        let result = one.result.as_deref();
         let mut placed = Vec::with_capacity(2);
-        let receipt = self.place_one(&mut chain, &mut placed, &one, None)?;
-        let result = one
-            .result
-            .as_deref()
-            .map(|result| self.place_one(&mut chain, &mut placed, result, Some(receipt.seq)))
-            .transpose()?;
-        self.known
-            .extend(placed.iter().map(|frame| (frame.key.clone(), frame.seq)));
+        let (receipt, of_result) = if result.is_none() && !self.closes_turn(one.request.kind) {
+            // One frame: the chain is as it was where it is refused.
+            let placing = (&self.keys, self.at);
+            let receipt = place_one(&mut self.chain, &mut placed, placing, one, None)?;
+            (receipt, None)
+        } else {
+            // Placed on a copy: what is refused half way, after a turn_end that it needed, leaves nothing.
+            let mut chain = self.chain.clone();
+            let placing = (&self.keys, self.at);
+            let receipt = place_one(&mut chain, &mut placed, placing, one, None)?;
+            let answers = Some(receipt.seq);
+            let of_result = result
+                .map(|result| place_one(&mut chain, &mut placed, placing, result, answers))
+                .transpose()?;
+            self.chain = chain;
+            (receipt, of_result)
+        };
+        for frame in &placed {
+            self.keys.here.insert(frame.key.clone(), frame.seq);
+        }
         self.frames.append(&mut placed);
-        self.chain = chain;
-        let mut one = one;
-        if let (Some(mut part), Some(receipt)) = (one.result.take(), &result) {
+        if let (Some(part), Some(receipt)) = (result, &of_result) {
             // The result alone is the same frame again, as it will be once the batch is stored.
-            if let (Some(key), fingerprint) = part.take_identity() {
-                let alone = Appended {
-                    receipt: receipt.clone(),
-                    created: true,
-                    result: None,
-                    signed: None,
-                };
-                self.done.insert(key, (fingerprint, alone));
-            }
+            self.remember(part, Appended::new(receipt.clone(), None));
             self.payloads.extend(part.rows(receipt.seq));
         }
-        let (key, fingerprint) = one.take_identity();
         self.payloads.extend(one.rows(receipt.seq));
-        let appended = Appended {
-            receipt,
-            created: true,
-            result,
-            signed: None,
-        };
-        if let Some(key) = key {
-            self.done.insert(key, (fingerprint, appended.clone()));
+        let appended = Appended::new(receipt, of_result);
+        self.remember(one, appended.clone());
+        let signed = conditions.signed.then(|| Box::new(self.chain.clone()));
+        Ok(Placed::Here(appended, signed))
+    }
+
+    fn remember(&mut self, one: &'a Prepared, appended: Appended) {
+        if let Some(key) = one.request.key.as_deref() {
+            self.done.insert(key, (one.fingerprint(), appended));
         }
-        Ok(appended)
+    }
+
+    /// Whether the frame of a kind closes the open turn, and so may be two frames.
+    fn closes_turn(&self, kind: Kind) -> bool {
+        matches!(kind, Kind::Turn | Kind::SessionEnd) && self.chain.open_turn().is_some()
     }
 
     /// A request whose key has its frame, in this batch or before.
-    async fn again(
-        &self,
-        tx: &mut Tx,
-        run: &RunId,
-        keys: &RunKeys,
-        sameness: Sameness<'_>,
-        seq: u64,
-    ) -> Result<Appended, RecordError> {
-        let found = match self.done.get(sameness.key) {
-            Some((fingerprint, appended)) => {
-                (*fingerprint == sameness.fingerprint).then(|| Appended {
+    fn again(&self, one: &Prepared, key: &str) -> Result<Option<Placed>, Refusal> {
+        let Some(seq) = self.keys.seq(key) else {
+            return Ok(None);
+        };
+        match self.done.get(key) {
+            Some((fingerprint, appended)) if *fingerprint == one.fingerprint() => {
+                let again = Appended {
                     created: false,
                     ..appended.clone()
-                })
+                };
+                Ok(Some(Placed::Here(again, None)))
             }
-            // A frame that came with another one of this batch, its result or its turn's end, is not in
-            // the table yet.
-            None => retried(tx, run, keys, sameness).await?,
-        };
-        found.ok_or_else(|| RecordError::KeyConflict {
-            key: sameness.key.to_owned(),
-            run: run.clone(),
+            Some(_) => Err(Refusal::Refused(self.conflict(key, seq))),
+            None if self.keys.here.contains_key(key) => {
+                Err(Refusal::Refused(self.conflict(key, seq)))
+            }
+            None => Ok(Some(Placed::Known(seq))),
+        }
+    }
+
+    fn conflict(&self, key: &str, seq: u64) -> RecordError {
+        RecordError::KeyConflict {
+            key: key.to_owned(),
+            run: self.chain.run().clone(),
             seq,
-        })
-    }
-
-    fn place_one(
-        &self,
-        chain: &mut Chain,
-        placed: &mut Vec<NewFrame>,
-        one: &Prepared,
-        answers: Option<u64>,
-    ) -> Result<Receipt, RecordError> {
-        let kind = one.request.kind;
-        let turn = self.turn_of(chain, placed, kind, one.request.turn)?;
-        let mut links = self.links(chain, placed, &one.request.links)?;
-        links.extend(answers.map(|seq| Link {
-            hash: None,
-            rel: Rel::Answers,
-            run: None,
-            seq: Some(seq),
-        }));
-        let key = one
-            .request
-            .key
-            .clone()
-            .unwrap_or_else(|| format!("{STORE_ID}/frame/{}", chain.size()));
-        let mut draft = Draft {
-            key,
-            turn,
-            ..one.draft(&links)
-        };
-        if kind == Kind::TurnEnd {
-            draft.body = turn_end(chain).map(|end| end.body).unwrap_or_default();
-        }
-        let frame = place(chain, &draft, self.at, Some(one.mac))?;
-        let receipt = receipt(chain, &frame);
-        placed.push(frame);
-        Ok(receipt)
-    }
-
-    /// The turn of a frame; closes the open one where a turn or the end of the run follows.
-    fn turn_of(
-        &self,
-        chain: &mut Chain,
-        placed: &mut Vec<NewFrame>,
-        kind: Kind,
-        choice: TurnChoice,
-    ) -> Result<Option<u64>, RecordError> {
-        match kind {
-            Kind::Turn => {
-                placed.extend(close_turn(chain, self.at)?);
-                let next = chain.turns() + 1;
-                match choice {
-                    TurnChoice::Number(asked) if asked != next => {
-                        Err(RecordError::TurnNumber { asked, next })
-                    }
-                    _ => Ok(Some(next)),
-                }
-            }
-            Kind::SessionEnd => {
-                placed.extend(close_turn(chain, self.at)?);
-                Ok(None)
-            }
-            _ => match (choice, chain.open_turn()) {
-                (TurnChoice::Number(asked), open) if open != Some(asked) => {
-                    Err(RecordError::TurnNotOpen { asked, open })
-                }
-                (_, None) if kind == Kind::TurnEnd => Err(RecordError::TurnNotOpen {
-                    asked: chain.turns(),
-                    open: None,
-                }),
-                (TurnChoice::RunLevel, _) => Ok(None),
-                (_, open) => Ok(open),
-            },
         }
     }
+}
 
-    fn links(
-        &self,
-        chain: &Chain,
-        placed: &[NewFrame],
-        requested: &[LinkRequest],
-    ) -> Result<Vec<Link>, RecordError> {
-        let missing = |index: usize, wanted: String| RecordError::NoLink {
+/// Places one frame, and the `turn_end` that it needs.
+fn place_one(
+    chain: &mut Chain,
+    placed: &mut Vec<NewFrame>,
+    (keys, at): (&Keys, Timestamp),
+    one: &Prepared,
+    answers: Option<u64>,
+) -> Result<Receipt, Refusal> {
+    let kind = one.request.kind;
+    let turn = turn_of(chain, placed, at, kind, one.request.turn)?;
+    let mut links = resolve_links(chain, placed, keys, &one.request.links)?;
+    links.extend(answers.map(|seq| Link {
+        hash: None,
+        rel: Rel::Answers,
+        run: None,
+        seq: Some(seq),
+    }));
+    let key = one
+        .request
+        .key
+        .clone()
+        .unwrap_or_else(|| format!("{STORE_ID}/frame/{}", chain.size()));
+    let mut draft = Draft {
+        key,
+        turn,
+        ..one.draft(&links)
+    };
+    if kind == Kind::TurnEnd {
+        draft.body = turn_end(chain).map(|end| end.body).unwrap_or_default();
+    }
+    let frame = place(chain, &draft, at, Some(one.mac))?;
+    let receipt = receipt(chain, &frame);
+    placed.push(frame);
+    Ok(receipt)
+}
+
+/// The turn of a frame; closes the open one where a turn or the end of the run follows.
+fn turn_of(
+    chain: &mut Chain,
+    placed: &mut Vec<NewFrame>,
+    at: Timestamp,
+    kind: Kind,
+    choice: TurnChoice,
+) -> Result<Option<u64>, RecordError> {
+    match kind {
+        Kind::Turn => {
+            placed.extend(close_turn(chain, at)?);
+            let next = chain.turns() + 1;
+            match choice {
+                TurnChoice::Number(asked) if asked != next => {
+                    Err(RecordError::TurnNumber { asked, next })
+                }
+                _ => Ok(Some(next)),
+            }
+        }
+        Kind::SessionEnd => {
+            placed.extend(close_turn(chain, at)?);
+            Ok(None)
+        }
+        _ => match (choice, chain.open_turn()) {
+            (TurnChoice::Number(asked), open) if open != Some(asked) => {
+                Err(RecordError::TurnNotOpen { asked, open })
+            }
+            (_, None) if kind == Kind::TurnEnd => Err(RecordError::TurnNotOpen {
+                asked: chain.turns(),
+                open: None,
+            }),
+            (TurnChoice::RunLevel, _) => Ok(None),
+            (_, open) => Ok(open),
+        },
+    }
+}
+
+fn resolve_links(
+    chain: &Chain,
+    placed: &[NewFrame],
+    keys: &Keys,
+    requested: &[LinkRequest],
+) -> Result<Vec<Link>, Refusal> {
+    let missing = |index: usize, wanted: String| {
+        Refusal::Refused(RecordError::NoLink {
             pointer: format!("/links/{index}"),
             wanted,
-        };
-        let resolve = |(index, link): (usize, &LinkRequest)| match link {
-            LinkRequest::Exact(link) => match link.seq {
-                Some(seq) if seq >= chain.size() => Err(missing(index, format!("frame {seq}"))),
-                _ => Ok(link.clone()),
-            },
-            LinkRequest::Key(rel, key) => {
-                let here = placed
-                    .iter()
-                    .find(|frame| frame.key == *key)
-                    .map(|frame| frame.seq);
-                let seq = here
-                    .or_else(|| self.known.get(key).copied())
-                    .ok_or_else(|| missing(index, format!("the one with key {key:?}")))?;
-                Ok(Link {
-                    hash: None,
-                    rel: *rel,
-                    run: None,
-                    seq: Some(seq),
-                })
-            }
-        };
-        requested.iter().enumerate().map(resolve).collect()
-    }
+        })
+    };
+    let resolve = |(index, link): (usize, &LinkRequest)| match link {
+        LinkRequest::Exact(link) => match link.seq {
+            Some(seq) if seq >= chain.size() => Err(missing(index, format!("frame {seq}"))),
+            _ => Ok(link.clone()),
+        },
+        LinkRequest::Key(rel, key) => {
+            let here = placed
+                .iter()
+                .find(|frame| frame.key == *key)
+                .map(|frame| frame.seq);
+            let seq = here.or_else(|| keys.seq(key)).ok_or_else(|| {
+                if keys.committed.is_none() {
+                    return Refusal::LookUp;
+                }
+                missing(index, format!("the one with key {key:?}"))
+            })?;
+            Ok(Link {
+                hash: None,
+                rel: *rel,
+                run: None,
+                seq: Some(seq),
+            })
+        }
+    };
+    requested.iter().enumerate().map(resolve).collect()
 }

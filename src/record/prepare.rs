@@ -3,6 +3,7 @@
 use super::RecordError;
 use super::intake::{FrameRequest, IntakeCode, IntakeError, RESULT_KEY};
 use crate::access::Caller;
+use crate::store::frames::Mac;
 use crate::store::payloads::NewPayload;
 use crate::vault::{RunKeys, SealedPayload};
 use onrecord_core::frame::{Actor, ActorType, Draft, Kind, Link, PayloadRef};
@@ -13,7 +14,7 @@ const OFFLOAD_BYTES: usize = 256 * 1024;
 /// A request whose payloads are committed to and encrypted.
 pub(crate) struct Prepared {
     pub(crate) request: FrameRequest,
-    pub(crate) mac: [u8; 32],
+    pub(crate) mac: Mac,
     fingerprint: Vec<u8>,
     actor: Actor,
     payloads: Vec<SealedPayload>,
@@ -21,11 +22,13 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Commits to the payloads of a request and encrypts them; the request keeps none of them.
+    /// Commits to the payloads of a request and encrypts them; the request keeps none of them. `result` comes
+    /// with it.
     pub(crate) fn new(
         mut request: FrameRequest,
         actor: Actor,
         fingerprint: Vec<u8>,
+        result: Option<Box<Self>>,
         keys: &RunKeys,
     ) -> Result<Self, RecordError> {
         let plaintexts: Vec<Vec<u8>> = request
@@ -45,14 +48,17 @@ impl Prepared {
             sealed.collect::<Result<Vec<_>, _>>()
         };
         let payloads = offload(bytes, seal)?;
-        let mac = keys.request_mac(&payloads, &fingerprint)?;
+        // The key of the fingerprint needs every payload that it tells of, those of the result too, so that
+        // erasing one of them takes the fingerprint with it.
+        let of_result = result.iter().flat_map(|result| &result.payloads);
+        let mac = keys.request_mac(payloads.iter().chain(of_result), &fingerprint)?;
         Ok(Self {
             request,
             mac,
             fingerprint,
             actor,
             payloads,
-            result: None,
+            result,
         })
     }
 
@@ -68,12 +74,16 @@ impl Prepared {
         }
     }
 
-    /// The key and the fingerprint, which the batch keeps.
-    pub(super) fn take_identity(&mut self) -> (Option<String>, Vec<u8>) {
-        (
-            self.request.key.take(),
-            std::mem::take(&mut self.fingerprint),
-        )
+    /// What a retry in the same batch is told by.
+    pub(super) fn fingerprint(&self) -> &[u8] {
+        &self.fingerprint
+    }
+
+    /// Bytes that wait with it.
+    pub(super) fn bytes(&self) -> usize {
+        let payloads = self.payloads.iter().map(|one| one.ciphertext.len());
+        let result = self.result.as_deref().map_or(0, Self::bytes);
+        self.request.body.len() + self.fingerprint.len() + payloads.sum::<usize>() + result
     }
 
     /// The frame without its place.
@@ -103,21 +113,20 @@ impl Prepared {
     }
 
     /// The payloads of the frame at its place.
-    pub(crate) fn rows(self, seq: u64) -> Vec<NewPayload> {
-        let pairs = self.request.payloads.into_iter().zip(self.payloads);
+    pub(crate) fn rows(&self, seq: u64) -> impl Iterator<Item = NewPayload<'_>> {
+        let pairs = self.request.payloads.iter().zip(&self.payloads);
         (0..)
             .zip(pairs)
-            .map(|(place, (payload, sealed))| NewPayload {
+            .map(move |(place, (payload, sealed))| NewPayload {
                 commit: sealed.commit,
                 seq,
                 place,
-                media: payload.media,
+                media: &payload.media,
                 tier: i16::from(payload.tier),
                 size: sealed.size,
-                wrapped_dek: sealed.wrapped_dek,
-                ciphertext: sealed.ciphertext,
+                wrapped_dek: &sealed.wrapped_dek,
+                ciphertext: &sealed.ciphertext,
             })
-            .collect()
     }
 }
 
@@ -174,19 +183,12 @@ pub(super) fn prepare(
     // Sameness is that of the whole request, so the call is fingerprinted with its result, and in the
     // names of whoever writes: the same words of somebody else are another frame.
     let fingerprint = fingerprint(&request);
-    let result = request.result.take();
-    let mut prepared = Prepared::new(request, actor, Vec::new(), keys)?;
-    if let Some(result) = result {
+    let result = request.result.take().map(|result| {
         let actor = caller.speak(result.actor.clone(), result.kind)?;
         let alone = self::fingerprint(&result);
-        prepared.result = Some(Box::new(Prepared::new(*result, actor, alone, keys)?));
-    }
-    // The key of the fingerprint needs every payload that it tells of, those of the result too, so that
-    // erasing one of them takes the fingerprint with it.
-    let payloads = prepared.result.iter().flat_map(|result| &result.payloads);
-    prepared.mac = keys.request_mac(prepared.payloads.iter().chain(payloads), &fingerprint)?;
-    prepared.fingerprint = fingerprint;
-    Ok(prepared)
+        Prepared::new(*result, actor, alone, None, keys).map(Box::new)
+    });
+    Prepared::new(request, actor, fingerprint, result.transpose()?, keys)
 }
 
 /// Gives a result its actor and its key, where the writer left them to the store.

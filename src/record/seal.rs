@@ -3,11 +3,12 @@
 use super::follow::Progress;
 use super::open::state_of;
 use super::place::{STORE_ID, close_turn, place};
-use super::{RecordError, Recorder};
+use super::{RecordError, Recorder, commit};
 use crate::access::Caller;
 use crate::ledger::{self, later};
 use crate::store;
 use crate::store::Tx;
+use crate::store::append::RunWrite;
 use crate::store::runs::{RunRow, SealedRow};
 use crate::store::tenants::LockedTenant;
 use crate::vault::TenantKeys;
@@ -69,11 +70,12 @@ impl Recorder {
         };
         let key = (tenant.clone(), state.run.clone());
         self.followed.tell(&key, progress);
+        self.sequencer.heads().forget(&key.1);
     }
 
     async fn lock(&self, caller: &Caller, run: &RunId) -> Result<Locked, RecordError> {
         let keys = self.keys(&caller.tenant).await?;
-        let mut tx = self.store.begin(&caller.tenant).await?;
+        let mut tx = self.store.begin_writing(&caller.tenant).await?;
         // First the tenant, then the run, as everybody who needs both does: no two can wait for each other.
         let tenant = store::tenants::lock(&mut tx, &caller.tenant).await?;
         let (row, now) = store::runs::lock(&mut tx, run)
@@ -181,7 +183,7 @@ async fn seal_locked(
     }
     let behind = |behind_ms| RecordError::ClockBehind { behind_ms };
     let mut chain = row.chain;
-    let before = chain.head();
+    let before = (chain.size(), chain.head());
     let at = later(now, chain.last_at()).map_err(behind)?;
     let mut frames = Vec::new();
     frames.extend(close_turn(&mut chain, at)?);
@@ -189,8 +191,13 @@ async fn seal_locked(
         frames.push(place(&mut chain, &session_end(caller), at, None)?);
     }
     if !frames.is_empty() {
-        store::frames::insert(&mut tx, &caller.tenant, run, &frames).await?;
-        store::runs::update_head(&mut tx, &before, &chain).await?;
+        let write = RunWrite {
+            before,
+            chain: &chain,
+            frames: &frames,
+            payloads: &[],
+        };
+        store::append::write_locked(&mut tx, now, write).await?;
     }
     // Not before the last frame and not before the last entry.
     let sealed_at = later(at, tenant.ledger_at).map_err(behind)?;
@@ -242,7 +249,7 @@ async fn seal_locked(
     store::tenants::update_seal(&mut tx, &caller.tenant, run, &entry.leaf).await?;
     // A crash before this line leaves the run open and the ledger as it was; after it the run is
     // sealed, and whoever asks again gets this seal.
-    tx.commit().await.map_err(store::StoreError::from)?;
+    commit(tx).await?;
     let envelope = String::from_utf8_lossy(&entry.bytes).into_owned();
     Ok(Seal {
         statement,

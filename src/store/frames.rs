@@ -1,13 +1,17 @@
 //! Frames: written once, read as they were written.
 
+use super::id::Uuid;
 use super::time::Time;
 use super::{StoreError, Tx, contradiction, hash, signed, unsigned};
-use onrecord_core::digest::Hash;
-use onrecord_core::id::{RunId, TenantId};
+use onrecord_core::digest::{Hash, leaf_hash};
+use onrecord_core::id::RunId;
 use onrecord_core::receipt::Receipt;
 use onrecord_core::timestamp::Timestamp;
-use sqlx::Row as _;
+use sqlx::{PgConnection, Row as _};
 use std::collections::HashMap;
+
+/// What a retry is told by: the first 128 bits of an HMAC.
+pub(crate) type Mac = [u8; 16];
 
 /// A frame at its place, with the columns that are derived from its bytes.
 pub(crate) struct NewFrame {
@@ -18,7 +22,7 @@ pub(crate) struct NewFrame {
     pub(crate) at: Timestamp,
     pub(crate) hash: Hash,
     pub(crate) answers: Option<u64>,
-    pub(crate) request_mac: Option<[u8; 32]>,
+    pub(crate) request_mac: Option<Mac>,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -28,51 +32,24 @@ pub(crate) struct KeyedFrame {
     pub(crate) request_mac: Option<Vec<u8>>,
 }
 
-/// Adds frames in one statement.
-pub(crate) async fn insert(
-    tx: &mut Tx,
-    tenant: &TenantId,
-    run: &RunId,
-    frames: &[NewFrame],
-) -> Result<(), StoreError> {
-    sqlx::query(
-        "insert into frames (run, tenant, seq, kind, turn, key, at, hash, answers, request_mac, bytes)
-         select $1, $2, * from unnest($3::bigint[], $4::text[], $5::bigint[], $6::text[], $7::timestamptz[], $8::bytea[], $9::bigint[], $10::bytea[], $11::bytea[])",
-    )
-    .bind(run.as_str())
-    .bind(tenant.as_str())
-    .bind(frames.iter().map(|frame| signed(frame.seq)).collect::<Vec<_>>())
-    .bind(frames.iter().map(|frame| frame.kind).collect::<Vec<_>>())
-    .bind(frames.iter().map(|frame| frame.turn.map(signed)).collect::<Vec<_>>())
-    .bind(frames.iter().map(|frame| frame.key.as_str()).collect::<Vec<_>>())
-    .bind(frames.iter().map(|frame| Time(frame.at)).collect::<Vec<_>>())
-    .bind(frames.iter().map(|frame| &frame.hash.0[..]).collect::<Vec<_>>())
-    .bind(frames.iter().map(|frame| frame.answers.map(signed)).collect::<Vec<_>>())
-    .bind(frames.iter().map(|frame| frame.request_mac.map(|mac| mac.to_vec())).collect::<Vec<_>>())
-    .bind(frames.iter().map(|frame| frame.bytes.as_slice()).collect::<Vec<_>>())
-    .execute(&mut **tx)
-    .await?;
-    Ok(())
-}
-
 /// The frames of a run that have one of these keys.
 pub(crate) async fn with_keys(
-    tx: &mut Tx,
+    connection: &mut PgConnection,
     run: &RunId,
     keys: &[&str],
 ) -> Result<HashMap<String, KeyedFrame>, StoreError> {
     let rows = sqlx::query(
-        "select seq, key, at, hash, request_mac from frames where run = $1 and key = any($2)",
+        "select seq, key, at, sha256('\\x00'::bytea || bytes) as hash, request_mac from frames where run = $1 and key = any($2)",
     )
-    .bind(run.as_str())
+    .bind(Uuid::from(run))
     .bind(keys)
-    .fetch_all(&mut **tx)
+    .fetch_all(connection)
     .await?;
     rows.iter()
         .map(|row| {
             let receipt = Receipt {
                 at: row.try_get::<Time, _>("at")?.0,
-                hash: hash(row.try_get("hash")?, "frames", "hash")?,
+                hash: hash(row.try_get("hash")?, "frames", "bytes")?,
                 run: run.clone(),
                 seq: unsigned(row.try_get("seq")?, "frames", "seq")?,
             };
@@ -87,24 +64,22 @@ pub(crate) async fn with_keys(
         .collect()
 }
 
-/// The bytes of one frame.
+/// The bytes of one frame, and its hash.
 pub(crate) async fn bytes(
-    tx: &mut Tx,
+    connection: &mut PgConnection,
     run: &RunId,
     seq: u64,
 ) -> Result<Option<(Vec<u8>, Hash)>, StoreError> {
-    let row = sqlx::query("select bytes, hash from frames where run = $1 and seq = $2")
-        .bind(run.as_str())
-        .bind(signed(seq))
-        .fetch_optional(&mut **tx)
-        .await?;
-    row.map(|row| {
-        Ok((
-            row.try_get("bytes")?,
-            hash(row.try_get("hash")?, "frames", "hash")?,
-        ))
-    })
-    .transpose()
+    let bytes: Option<Vec<u8>> =
+        sqlx::query_scalar("select bytes from frames where run = $1 and seq = $2")
+            .bind(Uuid::from(run))
+            .bind(signed(seq))
+            .fetch_optional(connection)
+            .await?;
+    Ok(bytes.map(|bytes| {
+        let hash = leaf_hash(&bytes);
+        (bytes, hash)
+    }))
 }
 
 /// The bytes of up to `limit` frames from a place on, dense.
@@ -117,7 +92,7 @@ pub(crate) async fn page(
     let rows = sqlx::query(
         "select seq, bytes from frames where run = $1 and seq >= $2 order by seq limit $3",
     )
-    .bind(run.as_str())
+    .bind(Uuid::from(run))
     .bind(signed(from))
     .bind(i64::from(limit))
     .fetch_all(&mut **tx)
@@ -140,7 +115,7 @@ pub(crate) async fn stored_bytes(tx: &mut Tx, run: &RunId, size: u64) -> Result<
     let bytes: i64 = sqlx::query_scalar(
         "select coalesce(sum(octet_length(bytes) + 1), 0)::bigint from frames where run = $1 and seq < $2",
     )
-    .bind(run.as_str())
+    .bind(Uuid::from(run))
     .bind(signed(size))
     .fetch_one(&mut **tx)
     .await?;
@@ -159,7 +134,7 @@ pub(crate) async fn stored(
     let rows = sqlx::query(
         "select seq, bytes from frames where run = $1 and seq >= $2 and seq < $3 order by seq limit $4",
     )
-    .bind(run.as_str())
+    .bind(Uuid::from(run))
     .bind(signed(from))
     .bind(signed(size))
     .bind(i64::from(limit))
@@ -176,13 +151,13 @@ pub(crate) async fn stored(
 /// The hashes of all frames below a size, in order.
 pub(crate) async fn hashes(tx: &mut Tx, run: &RunId, size: u64) -> Result<Vec<Hash>, StoreError> {
     let rows: Vec<Vec<u8>> =
-        sqlx::query_scalar("select hash from frames where run = $1 and seq < $2 order by seq")
-            .bind(run.as_str())
+        sqlx::query_scalar("select sha256('\\x00'::bytea || bytes) from frames where run = $1 and seq < $2 order by seq")
+            .bind(Uuid::from(run))
             .bind(signed(size))
             .fetch_all(&mut **tx)
             .await?;
     rows.iter()
-        .map(|bytes| hash(bytes, "frames", "hash"))
+        .map(|bytes| hash(bytes, "frames", "bytes"))
         .collect()
 }
 
@@ -194,7 +169,7 @@ pub(crate) async fn of_turn(
 ) -> Result<Vec<Vec<u8>>, StoreError> {
     Ok(
         sqlx::query_scalar("select bytes from frames where run = $1 and turn = $2 order by seq")
-            .bind(run.as_str())
+            .bind(Uuid::from(run))
             .bind(signed(turn))
             .fetch_all(&mut **tx)
             .await?,
@@ -213,7 +188,7 @@ pub(crate) async fn turn_bytes(
            select sum(size) from payloads where $3 and payloads.run = frames.run and payloads.seq = frames.seq
          )), 0))::bigint from frames where run = $1 and turn = $2",
     )
-    .bind(run.as_str())
+    .bind(Uuid::from(run))
     .bind(signed(turn))
     .bind(payloads)
     .fetch_one(&mut **tx)
@@ -238,7 +213,7 @@ pub(crate) async fn unanswered(
          ) as unknown
          order by seq limit $2",
     )
-    .bind(run.as_str())
+    .bind(Uuid::from(run))
     .bind(i64::from(limit))
     .fetch_all(&mut **tx)
     .await?;

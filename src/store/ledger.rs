@@ -1,5 +1,6 @@
 //! Ledgers: entries, the nodes of their trees, and checkpoints.
 
+use super::id::Uuid;
 use super::time::Time;
 use super::{StoreError, Tx, contradiction, hash, signed, unsigned};
 use onrecord_core::digest::Hash;
@@ -29,7 +30,7 @@ pub(crate) async fn insert(
         .bind(tenant.as_str())
         .bind(signed(entry.index))
         .bind(entry.name)
-        .bind(entry.run.map(RunId::as_str))
+        .bind(entry.run.map(Uuid::from))
         .bind(Time(entry.at))
         .bind(&entry.leaf.0[..])
         .bind(entry.bytes)
@@ -140,7 +141,7 @@ pub(crate) async fn about(
          order by idx",
     )
     .bind(tenant.as_str())
-    .bind(run.as_str())
+    .bind(Uuid::from(run))
     .bind(signed(size))
     .fetch_all(&mut **tx)
     .await?;

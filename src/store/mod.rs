@@ -3,8 +3,10 @@
 //! Every transaction names its tenant first, and row security shows it nothing else. Bytes under a
 //! hash or a signature are `bytea` and come back as they went in.
 
+pub(crate) mod append;
 pub mod check;
 pub(crate) mod frames;
+pub(crate) mod id;
 pub(crate) mod ledger;
 pub(crate) mod payloads;
 pub(crate) mod runs;
@@ -15,7 +17,7 @@ pub(crate) mod tokens;
 use onrecord_core::digest::Hash;
 use onrecord_core::id::TenantId;
 use sqlx::migrate::Migrator;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgPoolOptions, PgSeverity};
 use sqlx::{
     ConnectOptions as _, Connection as _, Executor as _, PgConnection, PgPool, Postgres,
     Transaction,
@@ -88,6 +90,54 @@ impl StoreError {
             _ => false,
         }
     }
+
+    /// The database did not answer in time.
+    pub(crate) fn timed_out() -> Self {
+        let timed_out = std::io::Error::from(std::io::ErrorKind::TimedOut);
+        Self::Database(sqlx::Error::Io(timed_out))
+    }
+
+    /// What it says of a statement that failed with it.
+    pub(crate) fn failure(&self) -> Failure {
+        let Self::Database(sqlx::Error::Database(error)) = self else {
+            return match self {
+                Self::Database(_) | Self::Unreachable { .. } => Failure::Unknown,
+                _ => Failure::Refused,
+            };
+        };
+        let severity = error
+            .try_downcast_ref::<PgDatabaseError>()
+            .map_or(PgSeverity::Error, PgDatabaseError::severity);
+        if severity != PgSeverity::Error {
+            // The session ended with it, and may have committed before.
+            return Failure::Unknown;
+        }
+        match error.code().as_deref() {
+            // A unique key, a serialization failure, a deadlock, a lock that was not to be had.
+            Some("23505" | "40001" | "40P01" | "55P03") => Failure::Race,
+            Some(code)
+                if ["53", "57", "58"]
+                    .iter()
+                    .any(|class| code.starts_with(class)) =>
+            {
+                Failure::NotNow
+            }
+            _ => Failure::Refused,
+        }
+    }
+}
+
+/// What a failed statement left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// It is not known: the connection failed, before or after.
+    Unknown,
+    /// Nothing: somebody else was in the way, and it may be tried again.
+    Race,
+    /// Nothing, and it fails for everybody now: no room, too long, stopping.
+    NotNow,
+    /// Nothing, and it fails again: something of it is not as the database takes it.
+    Refused,
 }
 
 /// A transaction that sees one tenant.
@@ -97,6 +147,7 @@ pub(crate) type Tx = Transaction<'static, Postgres>;
 #[derive(Clone)]
 pub struct Store {
     pool: PgPool,
+    options: PgConnectOptions,
 }
 
 /// How long a statement may take; an append takes milliseconds, a page of a long run a second.
@@ -109,20 +160,10 @@ impl Store {
         let pool = PgPoolOptions::new()
             .max_connections(connections)
             .acquire_timeout(Duration::from_secs(10))
-            .after_connect(|connection, _| {
-                Box::pin(async move {
-                    connection.execute("set role onrecord_app").await?;
-                    // A receipt says that the frame is durable. A server, a database or a role that is set
-                    // not to wait for its disk would make that untrue; what waits for more is left.
-                    connection
-                        .execute("select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'")
-                        .await?;
-                    Ok(())
-                })
-            })
-            .connect_with(options)
+            .after_connect(|connection, _| Box::pin(async move { set_up(connection).await }))
+            .connect_with(options.clone())
             .await?;
-        Ok(Self { pool })
+        Ok(Self { pool, options })
     }
 
     /// Brings the tables of a database to this version, as a role that may own them.
@@ -219,6 +260,11 @@ impl Store {
         Ok(now.0)
     }
 
+    /// How to connect.
+    fn options(&self) -> &PgConnectOptions {
+        &self.options
+    }
+
     pub(crate) fn pool(&self) -> &PgPool {
         &self.pool
     }
@@ -227,6 +273,17 @@ impl Store {
     pub async fn close(&self) {
         self.pool.close().await;
     }
+}
+
+/// What every connection begins with that serves requests.
+async fn set_up(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    connection.execute("set role onrecord_app").await?;
+    // A receipt says that the frame is durable. A server, a database or a role that is set not to wait for its
+    // disk would make that untrue; what waits for more is left.
+    connection
+        .execute("select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'")
+        .await?;
+    Ok(())
 }
 
 /// One connection, as whoever the address names.

@@ -1,21 +1,23 @@
 //! Payloads: ciphertexts and their wrapped keys.
 
+use super::id::Uuid;
 use super::{StoreError, Tx, hash, signed, unsigned};
 use onrecord_core::digest::Hash;
-use onrecord_core::id::{RunId, TenantId};
+use onrecord_core::id::RunId;
 use sqlx::Row as _;
 use std::collections::HashMap;
 
 /// A payload with its frame.
-pub(crate) struct NewPayload {
+#[derive(Clone, Copy)]
+pub(crate) struct NewPayload<'a> {
     pub(crate) commit: Hash,
     pub(crate) seq: u64,
     pub(crate) place: i16,
-    pub(crate) media: String,
+    pub(crate) media: &'a str,
     pub(crate) tier: i16,
     pub(crate) size: u64,
-    pub(crate) wrapped_dek: Vec<u8>,
-    pub(crate) ciphertext: Vec<u8>,
+    pub(crate) wrapped_dek: &'a [u8],
+    pub(crate) ciphertext: &'a [u8],
 }
 
 /// What opens a payload, without the payload.
@@ -33,32 +35,6 @@ pub(crate) struct StoredPayload {
     pub(crate) ciphertext: Vec<u8>,
 }
 
-/// Adds payloads in one statement.
-pub(crate) async fn insert(
-    tx: &mut Tx,
-    tenant: &TenantId,
-    run: &RunId,
-    payloads: &[NewPayload],
-) -> Result<(), StoreError> {
-    sqlx::query(
-        "insert into payloads (run, tenant, commit, seq, place, media, tier, size, wrapped_dek, ciphertext)
-         select $1, $2, * from unnest($3::bytea[], $4::bigint[], $5::smallint[], $6::text[], $7::smallint[], $8::bigint[], $9::bytea[], $10::bytea[])",
-    )
-    .bind(run.as_str())
-    .bind(tenant.as_str())
-    .bind(payloads.iter().map(|one| &one.commit.0[..]).collect::<Vec<_>>())
-    .bind(payloads.iter().map(|one| signed(one.seq)).collect::<Vec<_>>())
-    .bind(payloads.iter().map(|one| one.place).collect::<Vec<_>>())
-    .bind(payloads.iter().map(|one| one.media.as_str()).collect::<Vec<_>>())
-    .bind(payloads.iter().map(|one| one.tier).collect::<Vec<_>>())
-    .bind(payloads.iter().map(|one| signed(one.size)).collect::<Vec<_>>())
-    .bind(payloads.iter().map(|one| one.wrapped_dek.as_slice()).collect::<Vec<_>>())
-    .bind(payloads.iter().map(|one| one.ciphertext.as_slice()).collect::<Vec<_>>())
-    .execute(&mut **tx)
-    .await?;
-    Ok(())
-}
-
 /// The keys of the payloads of some frames, each frame's in the order of its payloads.
 pub(crate) async fn keys_of_frames(
     tx: &mut Tx,
@@ -67,7 +43,7 @@ pub(crate) async fn keys_of_frames(
 ) -> Result<HashMap<u64, Vec<PayloadKey>>, StoreError> {
     let seqs: Vec<i64> = seqs.iter().copied().map(signed).collect();
     let rows = sqlx::query("select commit, seq, tier, wrapped_dek from payloads where run = $1 and seq = any($2) order by seq, place")
-        .bind(run.as_str())
+        .bind(Uuid::from(run))
         .bind(seqs)
         .fetch_all(&mut **tx)
         .await?;
@@ -113,7 +89,7 @@ pub(crate) async fn page(
            ) as next
          ) as sized where before < 16777216 order by commit",
     )
-    .bind(run.as_str())
+    .bind(Uuid::from(run))
     .bind(after.map_or(&[][..], |commit| &commit.0[..]))
     .bind(signed(size))
     .fetch_all(&mut **tx)
@@ -128,7 +104,7 @@ pub(crate) async fn one(
     commit: &Hash,
 ) -> Result<Option<StoredPayload>, StoreError> {
     let row = sqlx::query("select commit, seq, tier, wrapped_dek, media, ciphertext from payloads where run = $1 and commit = $2")
-        .bind(run.as_str())
+        .bind(Uuid::from(run))
         .bind(&commit.0[..])
         .fetch_optional(&mut **tx)
         .await?;

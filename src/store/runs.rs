@@ -1,10 +1,10 @@
 //! Runs: the row of each run's head.
 
+use super::id::Uuid;
 use super::time::Time;
 use super::{StoreError, Tx, contradiction, hash, signed, unsigned};
 use crate::vault::WrappedRunKey;
 use onrecord_core::chain::Chain;
-use onrecord_core::digest::Hash;
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::timestamp::Timestamp;
 use sqlx::Row as _;
@@ -29,11 +29,8 @@ pub(crate) struct SealedRow {
     pub(crate) proof: String,
 }
 
-fn read(row: &PgRow) -> Result<RunRow, StoreError> {
-    let run: String = row.try_get("run")?;
-    let run: RunId = run
-        .parse()
-        .map_err(|_| contradiction("runs", "run", &run))?;
+pub(super) fn read(row: &PgRow) -> Result<RunRow, StoreError> {
+    let run: RunId = row.try_get::<Uuid, _>("run")?.into();
     let chain: Vec<u8> = row.try_get("chain")?;
     let chain = Chain::from_bytes(&chain).ok_or_else(|| contradiction("runs", "chain", &run))?;
     let head = hash(row.try_get("head")?, "runs", "head")?;
@@ -72,7 +69,7 @@ pub(crate) async fn lock(
     run: &RunId,
 ) -> Result<Option<(RunRow, Timestamp)>, StoreError> {
     let row = sqlx::query("select * from runs where run = $1 for update")
-        .bind(run.as_str())
+        .bind(Uuid::from(run))
         .fetch_optional(&mut **tx)
         .await?;
     let Some(row) = row else { return Ok(None) };
@@ -85,7 +82,7 @@ pub(crate) async fn lock(
 /// A run, unlocked.
 pub(crate) async fn find(tx: &mut Tx, run: &RunId) -> Result<Option<RunRow>, StoreError> {
     let row = sqlx::query("select * from runs where run = $1")
-        .bind(run.as_str())
+        .bind(Uuid::from(run))
         .fetch_optional(&mut **tx)
         .await?;
     row.map(|row| read(&row)).transpose()
@@ -96,8 +93,8 @@ pub(crate) async fn sizes(
     tx: &mut Tx,
     runs: &[RunId],
 ) -> Result<Vec<(RunId, u64, bool)>, StoreError> {
-    let names: Vec<&str> = runs.iter().map(RunId::as_str).collect();
-    let rows: Vec<(String, i64, bool)> =
+    let names: Vec<Uuid> = runs.iter().map(Uuid::from).collect();
+    let rows: Vec<(Uuid, i64, bool)> =
         sqlx::query_as("select run, size, sealed_at is not null from runs where run = any($1)")
             .bind(names)
             .fetch_all(&mut **tx)
@@ -105,10 +102,7 @@ pub(crate) async fn sizes(
     rows.into_iter()
         .map(|(run, size, sealed)| {
             let size = unsigned(size, "runs", "size")?;
-            let id = run
-                .parse()
-                .map_err(|_| contradiction("runs", "run", &run))?;
-            Ok((id, size, sealed))
+            Ok((run.into(), size, sealed))
         })
         .collect()
 }
@@ -119,19 +113,19 @@ pub(crate) async fn opened_with(
     tenant: &TenantId,
     key: &str,
 ) -> Result<Option<RunId>, StoreError> {
-    let run: Option<String> =
+    let run: Option<Uuid> =
         sqlx::query_scalar("select run from runs where tenant = $1 and open_key = $2")
             .bind(tenant.as_str())
             .bind(key)
             .fetch_optional(&mut **tx)
             .await?;
-    run.map(|run| run.parse().map_err(|_| contradiction("runs", "run", run)))
-        .transpose()
+    Ok(run.map(RunId::from))
 }
 
-/// A new run, whose frame 0 is in the chain.
+/// A new run, whose frame 0 is not written yet.
 pub(crate) struct NewRun<'a> {
     pub(crate) chain: &'a Chain,
+    pub(crate) opened_at: Timestamp,
     pub(crate) run_no: u64,
     pub(crate) open_key: Option<&'a str>,
     pub(crate) agent: Option<&'a str>,
@@ -142,21 +136,16 @@ pub(crate) struct NewRun<'a> {
 /// Adds a run and its keys.
 pub(crate) async fn insert(tx: &mut Tx, new: &NewRun<'_>) -> Result<(), StoreError> {
     let chain = new.chain;
-    let at = Time(
-        chain
-            .last_at()
-            .ok_or_else(|| contradiction("runs", "last_at", chain.run()))?,
-    );
     sqlx::query(
         "insert into runs (run, tenant, run_no, open_key, agent, opened_at, open_index, size, head, last_at, chain)
          values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $6, $10)",
     )
-    .bind(chain.run().as_str())
+    .bind(Uuid::from(chain.run()))
     .bind(chain.tenant().as_str())
     .bind(signed(new.run_no))
     .bind(new.open_key)
     .bind(new.agent)
-    .bind(at)
+    .bind(Time(new.opened_at))
     .bind(signed(new.open_index))
     .bind(signed(chain.size()))
     .bind(&chain.head().0[..])
@@ -167,7 +156,7 @@ pub(crate) async fn insert(tx: &mut Tx, new: &NewRun<'_>) -> Result<(), StoreErr
         sqlx::query(
             "insert into run_keys (run, tier, tenant, epoch, wrapped) values ($1, $2, $3, $4, $5)",
         )
-        .bind(chain.run().as_str())
+        .bind(Uuid::from(chain.run()))
         .bind(key.tier)
         .bind(chain.tenant().as_str())
         .bind(key.epoch)
@@ -182,7 +171,7 @@ pub(crate) async fn insert(tx: &mut Tx, new: &NewRun<'_>) -> Result<(), StoreErr
 pub(crate) async fn keys(tx: &mut Tx, run: &RunId) -> Result<Vec<WrappedRunKey>, StoreError> {
     let rows =
         sqlx::query("select tier, epoch, wrapped from run_keys where run = $1 order by tier")
-            .bind(run.as_str())
+            .bind(Uuid::from(run))
             .fetch_all(&mut **tx)
             .await?;
     rows.iter()
@@ -196,39 +185,6 @@ pub(crate) async fn keys(tx: &mut Tx, run: &RunId) -> Result<Vec<WrappedRunKey>,
         .collect()
 }
 
-/// Writes the head, from `before` to what the chain is now. A contradiction where somebody else moved it,
-/// which the lock rules out and the compare-and-swap would show.
-pub(crate) async fn update_head(
-    tx: &mut Tx,
-    before: &Hash,
-    chain: &Chain,
-) -> Result<(), StoreError> {
-    let at = Time(
-        chain
-            .last_at()
-            .ok_or_else(|| contradiction("runs", "last_at", chain.run()))?,
-    );
-    let done = sqlx::query(
-        "update runs set size = $3, head = $4, last_at = $5, chain = $6, outcome = $7, ended = $8
-         where run = $1 and head = $2 and sealed_at is null",
-    )
-    .bind(chain.run().as_str())
-    .bind(&before.0[..])
-    .bind(signed(chain.size()))
-    .bind(&chain.head().0[..])
-    .bind(at)
-    .bind(chain.to_bytes())
-    .bind(chain.outcome().map(|status| status.as_str()))
-    .bind(chain.ended())
-    .execute(&mut **tx)
-    .await?;
-    if done.rows_affected() == 1 {
-        Ok(())
-    } else {
-        Err(contradiction("runs", "head", chain.run()))
-    }
-}
-
 /// Writes where the seal is.
 pub(crate) async fn update_seal(
     tx: &mut Tx,
@@ -236,7 +192,7 @@ pub(crate) async fn update_seal(
     seal: &SealedRow,
 ) -> Result<(), StoreError> {
     sqlx::query("update runs set sealed_at = $2, seal_index = $3, seal_proof = $4 where run = $1 and sealed_at is null")
-        .bind(run.as_str())
+        .bind(Uuid::from(run))
         .bind(Time(seal.at))
         .bind(signed(seal.index))
         .bind(&seal.proof)
@@ -265,16 +221,27 @@ pub(crate) struct RunFilter {
 impl RunFilter {
     /// Between which ids the runs are: an id begins with the milliseconds of the opening, so that the
     /// primary key serves times too.
-    fn ids(&self) -> (String, String) {
+    fn ids(&self) -> (Uuid, Uuid) {
         let id = |time: Option<Timestamp>, random| {
             let millis = u64::try_from(time?.micros() / 1_000).unwrap_or(0);
-            Some(RunId::from_parts(millis, [random; 10]).to_string())
+            Some(Uuid::from(&RunId::from_parts(millis, [random; 10])))
         };
-        // No id has a character as high as the tilde.
-        let (first, last) = (self.prefix.clone(), format!("{}~", self.prefix));
+        // A beginning that no id has is refused before; here it would be that of none.
+        let bound = |digit: &str| {
+            let rest = digit.repeat(26_usize.saturating_sub(self.prefix.len()));
+            let id: Option<RunId> = format!("{}{rest}", self.prefix).parse().ok();
+            id.as_ref().map(Uuid::from)
+        };
+        let first = bound("0").unwrap_or(Uuid::MAX);
+        // The first digit of an id is at most 7.
+        let last = if self.prefix.is_empty() {
+            Uuid::MAX
+        } else {
+            bound("Z").unwrap_or(Uuid::MIN)
+        };
         (
-            id(self.since, 0).map_or(first.clone(), |since| since.max(first)),
-            id(self.until, 255).map_or(last.clone(), |until| until.min(last)),
+            id(self.since, 0).map_or(first, |since| since.max(first)),
+            id(self.until, 255).map_or(last, |until| until.min(last)),
         )
     }
 }
@@ -323,7 +290,7 @@ pub(crate) async fn idle(
     seconds: u64,
     limit: u32,
 ) -> Result<Vec<RunId>, StoreError> {
-    let runs: Vec<String> = sqlx::query_scalar(
+    let runs: Vec<Uuid> = sqlx::query_scalar(
         "select run from runs where tenant = $1 and sealed_at is null
            and last_at < clock_timestamp() - make_interval(secs => $2::double precision)
          order by last_at limit $3",
@@ -333,7 +300,5 @@ pub(crate) async fn idle(
     .bind(i64::from(limit))
     .fetch_all(&mut **tx)
     .await?;
-    runs.into_iter()
-        .map(|run| run.parse().map_err(|_| contradiction("runs", "run", run)))
-        .collect()
+    Ok(runs.into_iter().map(RunId::from).collect())
 }

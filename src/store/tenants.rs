@@ -1,5 +1,6 @@
 //! Tenants, and the lock that orders their ledger.
 
+use super::id::Uuid;
 use super::time::Time;
 use super::{Store, StoreError, Tx, contradiction, hash, signed, unsigned};
 use onrecord_core::digest::Hash;
@@ -82,14 +83,12 @@ pub(crate) async fn lock(tx: &mut Tx, id: &TenantId) -> Result<LockedTenant, Sto
         .map(|node| hash(node, "tenants", "ledger_nodes"))
         .collect::<Result<_, _>>()?;
     let size = unsigned(row.try_get("ledger_size")?, "tenants", "ledger_size")?;
-    let last_run: Option<String> = row.try_get("last_seal_run")?;
+    let last_run: Option<Uuid> = row.try_get("last_seal_run")?;
     let last_leaf: Option<Vec<u8>> = row.try_get("last_seal_leaf")?;
     let previous_seal = match (last_run, last_leaf) {
         (Some(run), Some(leaf)) => Some(Previous {
             hash: hash(&leaf, "tenants", "last_seal_leaf")?,
-            run: run
-                .parse()
-                .map_err(|_| contradiction("tenants", "last_seal_run", id))?,
+            run: run.into(),
         }),
         _ => None,
     };
@@ -151,7 +150,7 @@ pub(crate) async fn update_seal(
 ) -> Result<(), StoreError> {
     sqlx::query("update tenants set last_seal_run = $2, last_seal_leaf = $3 where tenant = $1")
         .bind(tenant.as_str())
-        .bind(run.as_str())
+        .bind(Uuid::from(run))
         .bind(&leaf.0[..])
         .execute(&mut **tx)
         .await?;

@@ -140,13 +140,13 @@ pub(crate) fn open_payload(
     Ok(padded)
 }
 
-/// `HMAC-SHA256(HKDF(run key ‖ DEKs, "onrecord/request/1\n"), request)`: sameness of a retry. It needs
+/// `HMAC-SHA256(HKDF(run key ‖ DEKs, "onrecord/request/1\n"), request)[..16]`: sameness of a retry. It needs
 /// every DEK of the frame, so that erasing one payload takes the fingerprint of the request with it.
 pub(crate) fn request_mac(
     run_key: &Key,
     deks: &[Key],
     request: &[u8],
-) -> Result<[u8; 32], VaultError> {
+) -> Result<[u8; 16], VaultError> {
     let mut ikm = Zeroizing::new(run_key.to_vec());
     for dek in deks {
         ikm.extend_from_slice(&dek[..]);
@@ -154,5 +154,8 @@ pub(crate) fn request_mac(
     let key = derive::<32>(&ikm, &[b"onrecord/request/1\n"])?;
     let mut mac = Hmac::<Sha256>::new_from_slice(&key[..]).map_err(|_| VaultError::Cipher)?;
     mac.update(request);
-    Ok(mac.finalize().into_bytes().into())
+    let mac: [u8; 32] = mac.finalize().into_bytes().into();
+    let mut half = [0; 16];
+    half.copy_from_slice(&mac[..16]);
+    Ok(half)
 }

@@ -385,7 +385,7 @@ impl RunKeys {
         &self,
         payloads: impl IntoIterator<Item = &'a SealedPayload>,
         request: &[u8],
-    ) -> Result<[u8; 32], VaultError> {
+    ) -> Result<[u8; 16], VaultError> {
         let deks: Vec<Key> = payloads
             .into_iter()
             .map(|payload| payload.dek.clone())

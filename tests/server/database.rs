@@ -159,12 +159,15 @@ async fn rows_are_seen_by_their_tenant_alone() {
     let set = format!("set onrecord.tenant = '{}'", tenants[0]);
     app.execute(sqlx::AssertSqlSafe(set)).await.unwrap();
     let insert = format!(
-        "insert into frames (run, seq, tenant, kind, key, at, hash, bytes) values ('{}', 1, '{}', 'observation', 'x', now(), '', '')",
+        "insert into frames (run, seq, tenant, kind, key, at, bytes) values (run_uuid('{}'), 1, '{}', 'observation', 'x', now(), '')",
         theirs.run, tenants[1]
     );
     refused(&mut app, &insert).await;
     // Another's run is not to be updated, though the columns may be.
-    let update = format!("update runs set size = 99 where run = '{}'", theirs.run);
+    let update = format!(
+        "update runs set size = 99 where run = run_uuid('{}')",
+        theirs.run
+    );
     let done = app.execute(sqlx::AssertSqlSafe(update)).await.unwrap();
     assert_eq!(done.rows_affected(), 0);
 }

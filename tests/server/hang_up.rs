@@ -15,7 +15,7 @@ async fn clients_that_hang_up_leave_no_transaction_behind() {
     // Somebody holds the run, so that appends stand in the middle of their transactions.
     let mut holder = server.sql().await;
     let mut hold = holder.begin().await.unwrap();
-    let lock = format!("select run from runs where run = '{run}' for update");
+    let lock = format!("select run from runs where run = run_uuid('{run}') for update");
     hold.execute(sqlx::AssertSqlSafe(lock)).await.unwrap();
     let mut clients = Vec::new();
     for n in 0..100 {

@@ -7,6 +7,7 @@ use crate::harness::{self, TestDatabase};
 use onrecord::http::{self, App};
 use onrecord::postgres::Durability;
 use onrecord::start::{Config, start};
+use onrecord_core::digest::leaf_hash;
 use onrecord_core::receipt::Receipt;
 use onrecord_verify::Report;
 use sqlx::{Connection as _, PgConnection, Row as _};
@@ -119,7 +120,7 @@ impl Server {
     /// The audit, and the rows compared with what the API and the bundle have.
     pub async fn audit(&self, run: impl Display, receipts: &[Receipt]) -> (Report, Bundle) {
         let (report, bundle) = audit(&self.api, &run, receipts).await;
-        let rows = sqlx::query("select bytes, hash from frames where run = $1 order by seq")
+        let rows = sqlx::query("select bytes from frames where run = run_uuid($1) order by seq")
             .bind(run.to_string())
             .fetch_all(&mut self.sql().await)
             .await
@@ -128,7 +129,7 @@ impl Server {
         assert_eq!(stored, bundle.frames());
         for receipt in receipts {
             let place = usize::try_from(receipt.seq).expect("a place");
-            assert_eq!(rows[place].get::<Vec<u8>, _>("hash"), receipt.hash.0);
+            assert_eq!(leaf_hash(&stored[place]), receipt.hash);
         }
         (report, bundle)
     }

@@ -107,10 +107,24 @@ impl RunId {
         for (place, byte) in random.iter().enumerate() {
             bits |= u128::from(*byte) << (72 - 8 * place);
         }
+        Self::from_bits(bits)
+    }
+
+    /// The ULID of 128 bits.
+    pub fn from_bits(bits: u128) -> Self {
         let text = (0..26)
             .rev()
             .map(|place| char::from(CROCKFORD[usize::from((bits >> (5 * place)) as u8 & 31)]));
         Self(text.collect())
+    }
+
+    /// The 128 bits of the ULID, which sort as its text does.
+    pub fn to_bits(&self) -> u128 {
+        // Every character is of the alphabet; one that were not would count as its first.
+        let digit = |byte| CROCKFORD.iter().position(|known| *known == byte);
+        self.0.bytes().fold(0, |bits, byte| {
+            bits << 5 | digit(byte).unwrap_or_default() as u128
+        })
     }
 
     /// Whether the id of a run may begin with a text; every one begins with the empty text.
@@ -136,6 +150,14 @@ mod tests {
             "7ZZZZZZZZZZZZZZZZZZZZZZZZZ"
         );
         assert!("01K7Q4Z8V2N5R3T6Y9B1C0D4E8".parse::<RunId>().is_ok());
+        for text in [
+            "00000000000000000000000000",
+            "7ZZZZZZZZZZZZZZZZZZZZZZZZZ",
+            "01K7Q4Z8V2N5R3T6Y9B1C0D4E8",
+        ] {
+            let run: RunId = text.parse().unwrap();
+            assert_eq!(RunId::from_bits(run.to_bits()), run);
+        }
         for text in [
             "01k7q4z8v2n5r3t6y9b1c0d4e8",
             "81K7Q4Z8V2N5R3T6Y9B1C0D4E8",

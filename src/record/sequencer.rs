@@ -1,0 +1,679 @@
+//! The sequencer: the one authority for order in this process. It gathers what waits, of all runs, extends their
+//! chains in memory, writes one batch in one durable transaction, and answers everybody.
+//!
+//! A run whose head it remembers is written to in one statement, which compares and swaps the head. Where the head
+//! is another (a second process wrote, the run was sealed) nothing of that run is written, and it is tried again under
+//! the run's lock, where nobody can be faster. Where the answer of a commit is lost, it looks under the lock whether
+//! the frames are there before it answers.
+
+use super::RecordError;
+use super::follow::{Followed, Progress};
+use super::head_cache::Heads;
+use super::place::{Batch, Placed, Refusal, named_keys};
+use super::prepare::Prepared;
+use super::queue::{Outcome, Queue, QueueLimits, Submission};
+use crate::ledger::later;
+use crate::store::append::{RunWrite, Session, Writer};
+use crate::store::frames::NewFrame;
+use crate::store::payloads::NewPayload;
+use crate::store::{self, Failure, Store, StoreError};
+use onrecord_core::chain::Chain;
+use onrecord_core::digest::Hash;
+use onrecord_core::id::{RunId, TenantId};
+use onrecord_core::timestamp::Timestamp;
+use std::collections::{BTreeSet, HashMap};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+/// Frames of a batch, but for one submission that has more.
+const BATCH_FRAMES: usize = 512;
+/// Bytes of a batch, but for one submission that has more.
+const BATCH_BYTES: usize = 8 * 1024 * 1024;
+/// How long a batch may take. Statements end before; this is for a database that is frozen or a network that is gone.
+const BATCH_TIME: Duration = Duration::from_secs(35);
+/// How long a connection is tried for before what waits is refused.
+const CONNECT_TIME: Duration = Duration::from_secs(2);
+/// How long it is tried to find out what became of a batch before its writers are told that it is not known.
+const RESOLVE_TIME: Duration = Duration::from_secs(15);
+/// The pause between two tries to connect.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How often a run is tried that others are in the way of. Under its lock nobody is, so that it never comes to this.
+const TRIES: u32 = 20;
+/// A commit that takes longer comes from a disk that is worth waiting for company.
+const SLOW: Duration = Duration::from_millis(1);
+/// How long that is.
+const COMPANY: Duration = Duration::from_micros(100);
+
+/// The sequencer as the rest of the process has it. It ends when this is dropped, once nothing waits any more.
+pub(super) struct Sequencer {
+    shared: Arc<Shared>,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    queue: Mutex<Waiting>,
+    /// Something waits, or it is the end.
+    arrived: Notify,
+    /// Something waits no more.
+    room: Notify,
+    heads: Heads,
+}
+
+struct Waiting {
+    queue: Queue,
+    closed: bool,
+}
+
+impl Shared {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sequencer {
+    /// Starts it over a database.
+    pub(super) fn start(store: &Store, followed: Followed, limits: QueueLimits) -> Self {
+        let shared = Arc::new(Shared {
+            queue: Mutex::new(Waiting {
+                queue: Queue::new(limits),
+                closed: false,
+            }),
+            arrived: Notify::new(),
+            room: Notify::new(),
+            heads: Heads::new(),
+        });
+        let work = Work {
+            shared: shared.clone(),
+            writer: Writer::new(store),
+            followed,
+            clock: None,
+            last_write: Duration::ZERO,
+        };
+        Self {
+            shared,
+            task: Mutex::new(Some(tokio::spawn(work.run()))),
+        }
+    }
+
+    /// What is remembered of runs.
+    pub(super) fn heads(&self) -> &Heads {
+        &self.shared.heads
+    }
+
+    /// Hands frames over, once there is room if they may `wait`.
+    ///
+    /// # Errors
+    /// [`RecordError::Busy`]: there is none; [`RecordError::Stopping`]: nothing is taken any more.
+    pub(super) async fn submit(
+        &self,
+        mut submission: Submission,
+        wait: bool,
+    ) -> Result<(), RecordError> {
+        loop {
+            // Listens before it tries, so that no room is missed that is made in between.
+            let mut room = pin!(self.shared.room.notified());
+            room.as_mut().enable();
+            {
+                let mut waiting = self.shared.waiting();
+                if waiting.closed {
+                    return Err(RecordError::Stopping);
+                }
+                match waiting.queue.push(submission) {
+                    Ok(()) => {
+                        self.shared.arrived.notify_one();
+                        return Ok(());
+                    }
+                    Err(_) if !wait => return Err(RecordError::Busy),
+                    Err(back) => submission = back,
+                }
+            }
+            room.await;
+        }
+    }
+
+    /// Takes nothing more, and ends when everybody who waits has an answer.
+    pub(super) async fn drain(&self) {
+        self.close();
+        let task = self
+            .task
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(task) = task
+            && let Err(error) = task.await
+        {
+            tracing::error!(%error, "the sequencer broke off");
+        }
+    }
+
+    fn close(&self) {
+        self.shared.waiting().closed = true;
+        self.shared.arrived.notify_one();
+        self.shared.room.notify_waiters();
+    }
+}
+
+impl Drop for Sequencer {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// The submissions of one run, in their order, on their way through batches.
+struct Group {
+    tenant: TenantId,
+    run: RunId,
+    submissions: Vec<Submission>,
+    /// Whether the keys are to be looked up before frames are placed.
+    look_up: bool,
+    /// Whether the run is to be locked before its head is taken for true.
+    lock: bool,
+    /// Whether it goes alone: something in its batch is not as the database takes it.
+    alone: bool,
+    tries: u32,
+    /// Batches that are written or not; it is not known yet.
+    unknown: Vec<Tried>,
+    /// Until when that is to be found out.
+    deadline: Option<Instant>,
+}
+
+/// Frames that have got places in memory.
+struct Tried {
+    /// Which of the groups it is of.
+    group: usize,
+    before: (u64, Hash),
+    sealed: bool,
+    chain: Chain,
+    frames: Vec<NewFrame>,
+    /// Of each submission its results.
+    results: Vec<Vec<Result<Placed, RecordError>>>,
+}
+
+/// Why a batch was not written, as far as is known.
+struct Failed {
+    error: StoreError,
+    /// Whether there was no connection to begin with.
+    connect: bool,
+}
+
+impl<E: Into<StoreError>> From<E> for Failed {
+    fn from(error: E) -> Self {
+        Self {
+            error: error.into(),
+            connect: false,
+        }
+    }
+}
+
+struct Work {
+    shared: Arc<Shared>,
+    writer: Writer,
+    followed: Followed,
+    /// The database's clock at a moment of this process's: carried forward without asking again.
+    clock: Option<(Timestamp, Instant)>,
+    last_write: Duration,
+}
+
+impl Work {
+    async fn run(mut self) {
+        let mut left: Vec<Group> = Vec::new();
+        while !left.is_empty() || self.something_waits().await {
+            self.company().await;
+            let mut groups = std::mem::take(&mut left);
+            let taken = self.shared.waiting().queue.take(BATCH_FRAMES, BATCH_BYTES);
+            self.shared.room.notify_waiters();
+            gather(&mut groups, taken);
+            for part in self.parts(groups) {
+                left.extend(self.attempt(part).await);
+            }
+        }
+    }
+
+    /// Waits until something does; false at the end.
+    async fn something_waits(&self) -> bool {
+        loop {
+            {
+                let waiting = self.shared.waiting();
+                if !waiting.queue.is_empty() {
+                    return true;
+                }
+                if waiting.closed {
+                    return false;
+                }
+            }
+            self.shared.arrived.notified().await;
+        }
+    }
+
+    /// Where a disk is slow and several wait, a moment for those who are about to: each sync that they share is one
+    /// less. Whoever is alone never waits.
+    async fn company(&self) {
+        if self.last_write < SLOW || !self.shared.waiting().queue.has_company() {
+            return;
+        }
+        let until = Instant::now() + COMPANY;
+        while Instant::now() < until {
+            // Timers count in milliseconds; the requests that are ready to run are what is waited for.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// What can be written at once: all whose heads are remembered, all that are locked first, and each that goes
+    /// alone.
+    fn parts(&self, groups: Vec<Group>) -> Vec<Vec<Group>> {
+        let (mut free, mut locked, mut alone) = (Vec::new(), Vec::new(), Vec::new());
+        for mut group in groups {
+            group.lock |= !self.shared.heads.is_known(&group.run);
+            if group.alone {
+                alone.push(vec![group]);
+            } else if group.lock {
+                locked.push(group);
+            } else {
+                free.push(group);
+            }
+        }
+        let parts = [free, locked].into_iter().chain(alone);
+        parts.filter(|part| !part.is_empty()).collect()
+    }
+
+    /// Tries to write some groups, and answers those of which it is known what became of them. Returns the others.
+    async fn attempt(&mut self, mut groups: Vec<Group>) -> Vec<Group> {
+        let lock = groups.iter().any(|group| group.lock);
+        let (mut tried, mut sent) = (Vec::new(), false);
+        let began = Instant::now();
+        let work = self.write(&mut groups, lock, &mut tried, &mut sent);
+        match tokio::time::timeout(BATCH_TIME, work).await {
+            Ok(Ok(())) => self.last_write = began.elapsed(),
+            Ok(Err(failed)) => self.failed(&mut groups, tried, sent, failed).await,
+            Err(_) => {
+                let failed = Failed::from(StoreError::timed_out());
+                self.failed(&mut groups, tried, sent, failed).await;
+            }
+        }
+        groups.retain(|group| !group.submissions.is_empty());
+        groups
+    }
+
+    /// Writes a batch. `sent` is set before anything that may be committed is sent; `tried` has by then what it is.
+    async fn write(
+        &mut self,
+        groups: &mut [Group],
+        lock: bool,
+        tried: &mut Vec<Tried>,
+        sent: &mut bool,
+    ) -> Result<(), Failed> {
+        let mut session = self.session().await?;
+        session
+            .see(&groups.iter().map(|group| &group.tenant).collect())
+            .await?;
+        let heads = &self.shared.heads;
+        let mut chains = if lock {
+            locked_chains(&mut session, heads, groups).await?
+        } else {
+            let known = groups.iter().filter_map(|group| heads.take(&group.run));
+            known
+                .map(|chain| (chain.run().clone(), (chain, false)))
+                .collect()
+        };
+        let now = self.now(&session);
+        let mut payloads = Vec::new();
+        for (index, group) in groups.iter().enumerate() {
+            let Some((chain, sealed)) = chains.remove(&group.run) else {
+                // Forgotten since it was looked for, or not there and answered.
+                continue;
+            };
+            let (one, rows) = place_all(&mut session, group, index, (chain, sealed), now).await?;
+            payloads.push(rows);
+            tried.push(one);
+        }
+        let mut writes: Vec<RunWrite<'_>> = tried
+            .iter()
+            .zip(&payloads)
+            .filter(|(one, _)| !one.frames.is_empty())
+            .map(|(one, rows)| RunWrite {
+                before: one.before,
+                chain: &one.chain,
+                frames: &one.frames,
+                payloads: rows,
+            })
+            .collect();
+        let (mut moved, mut known) = (BTreeSet::new(), BTreeSet::new());
+        let nothing = writes.is_empty();
+        if !nothing {
+            // A crash before the commit, which is the statement's own unless locks were taken before, leaves nothing of
+            // the batch; after it all of it, and writers who were not answered ask again with their keys.
+            *sent = !lock;
+            let written = store::append::write(session.connection(), now, &mut writes).await?;
+            self.clock = Some((written.now, Instant::now()));
+            moved = written.runs.into_iter().collect();
+            known = written.known.into_iter().collect();
+        }
+        if lock {
+            *sent = !nothing;
+            session.commit().await?;
+        }
+        self.writer.keep(session);
+        drop(payloads);
+        for one in std::mem::take(tried) {
+            let group = &mut groups[one.group];
+            let (is_moved, is_known) = (moved.contains(&group.run), known.contains(&group.run));
+            self.settle(group, one, lock, (is_moved, is_known));
+        }
+        Ok(())
+    }
+
+    /// Answers a group whose frames are durable, or that has none; sees to it that another one is tried again.
+    fn settle(&self, group: &mut Group, one: Tried, lock: bool, (moved, known): (bool, bool)) {
+        group.tries += 1;
+        if moved {
+            let progress = Progress {
+                size: one.chain.size(),
+                sealed: false,
+            };
+            self.followed
+                .tell(&(group.tenant.clone(), group.run.clone()), progress);
+            self.shared.heads.remember(one.chain);
+            group.answer(one.results);
+        } else if one.frames.is_empty() {
+            let refused = one.results.iter().flatten().any(Result::is_err);
+            if !one.sealed {
+                self.shared.heads.remember(one.chain);
+            }
+            // What is remembered may be out of date, and nothing was written that would have told.
+            if refused && !lock {
+                group.lock = true;
+            } else {
+                group.answer(one.results);
+            }
+        } else if known {
+            group.look_up = true;
+        } else {
+            // Somebody else moved the head, or the clock was wrong and is not any more.
+            self.shared.heads.shared(&group.run);
+            group.lock = true;
+        }
+        if group.tries > TRIES {
+            group.refuse(|| RecordError::Busy);
+        }
+    }
+
+    /// A batch that failed: what is known is answered, the rest tried again.
+    async fn failed(
+        &mut self,
+        groups: &mut [Group],
+        tried: Vec<Tried>,
+        sent: bool,
+        failed: Failed,
+    ) {
+        let Failed { error, connect } = failed;
+        let mut failure = error.failure();
+        if failure == Failure::Unknown && !sent {
+            // The connection went before anything was sent that could be committed.
+            failure = if connect {
+                Failure::NotNow
+            } else {
+                Failure::Race
+            };
+        }
+        tracing::warn!(%error, ?failure, runs = groups.len(), "a batch was not written, or it is not known");
+        let error = Arc::new(error);
+        let alone = groups.len() == 1;
+        if failure == Failure::Unknown {
+            for one in tried {
+                let group = &mut groups[one.group];
+                group.deadline.get_or_insert(Instant::now() + RESOLVE_TIME);
+                if !one.frames.is_empty() {
+                    group.unknown.push(one);
+                }
+            }
+        }
+        for group in &mut *groups {
+            self.shared.heads.forget(&group.run);
+            group.tries += 1;
+            group.lock = true;
+            let over = group
+                .deadline
+                .is_some_and(|deadline| Instant::now() > deadline);
+            match failure {
+                _ if !group.unknown.is_empty() && !over => {}
+                _ if !group.unknown.is_empty() => group.refuse(|| RecordError::Unknown),
+                Failure::Unknown | Failure::Race if group.tries <= TRIES => {
+                    // A unique key that was taken is one that is known by now.
+                    group.look_up = true;
+                }
+                Failure::Refused if !alone => group.alone = true,
+                _ => group.refuse(|| RecordError::NotStored(error.clone())),
+            }
+        }
+        if groups.iter().any(|group| !group.submissions.is_empty()) {
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// A session, which is tried for a while.
+    async fn session(&mut self) -> Result<Session, Failed> {
+        let until = Instant::now() + CONNECT_TIME;
+        loop {
+            match self.writer.session().await {
+                Ok(session) => {
+                    return Ok(session);
+                }
+                Err(error) if Instant::now() > until => {
+                    return Err(Failed {
+                        error,
+                        connect: true,
+                    });
+                }
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    }
+
+    /// The database's clock: as it was told last, and what has passed since.
+    fn now(&mut self, session: &Session) -> Timestamp {
+        let (told, at) = *self
+            .clock
+            .get_or_insert_with(|| (session.began_at, Instant::now()));
+        let passed = i64::try_from(at.elapsed().as_micros()).unwrap_or(i64::MAX);
+        Timestamp::from_micros(told.micros().saturating_add(passed)).unwrap_or(told)
+    }
+}
+
+/// Sorts submissions to those of their runs.
+fn gather(groups: &mut Vec<Group>, taken: Vec<Submission>) {
+    let mut places: HashMap<RunId, usize> = groups
+        .iter()
+        .enumerate()
+        .map(|(place, group)| (group.run.clone(), place))
+        .collect();
+    for submission in taken {
+        let place = *places.entry(submission.run.clone()).or_insert_with(|| {
+            groups.push(Group::new(&submission));
+            groups.len() - 1
+        });
+        groups[place].submissions.push(submission);
+    }
+}
+
+impl Group {
+    fn new(first: &Submission) -> Self {
+        Self {
+            tenant: first.tenant.clone(),
+            run: first.run.clone(),
+            submissions: Vec::new(),
+            look_up: false,
+            lock: false,
+            alone: false,
+            tries: 0,
+            unknown: Vec::new(),
+            deadline: None,
+        }
+    }
+
+    /// Answers as many submissions as there are results.
+    fn answer(&mut self, results: Vec<Vec<Result<Placed, RecordError>>>) {
+        let submissions = self.submissions.drain(..results.len());
+        for (submission, results) in submissions.zip(results) {
+            let signed = submission.conditions.signed;
+            let outcome = |(frame, placed)| {
+                Ok(match placed? {
+                    Placed::Here(appended, chain) => Outcome::Durable(appended, chain),
+                    Placed::Known(seq) => Outcome::Known(Box::new(frame), signed, seq),
+                })
+            };
+            let outcomes = submission.frames.into_iter().zip(results).map(outcome);
+            // Whoever hung up asks again with the key.
+            let _ = submission.answer.send(Ok(outcomes.collect()));
+        }
+    }
+
+    /// Answers all submissions with an error.
+    fn refuse(&mut self, error: impl Fn() -> RecordError) {
+        for submission in self.submissions.drain(..) {
+            let _ = submission.answer.send(Err(error()));
+        }
+    }
+}
+
+/// The chains of runs under their locks, and whether they are sealed. Groups whose run is not there, or whose frames
+/// were written before without anybody knowing, are answered.
+async fn locked_chains(
+    session: &mut Session,
+    heads: &Heads,
+    groups: &mut [Group],
+) -> Result<HashMap<RunId, (Chain, bool)>, Failed> {
+    let runs: Vec<&RunId> = groups.iter().map(|group| &group.run).collect();
+    let mut rows: HashMap<_, _> = session.lock(&runs).await?.into_iter().collect();
+    let mut chains = HashMap::new();
+    for group in groups {
+        let row = match rows.remove(&group.run) {
+            Some(Ok(row)) if row.tenant == group.tenant => row,
+            Some(Err(error)) => {
+                let error = Arc::new(error);
+                group.refuse(|| RecordError::NotStored(error.clone()));
+                continue;
+            }
+            _ => {
+                let run = group.run.clone();
+                group.refuse(|| RecordError::NoRun(run.clone()));
+                continue;
+            }
+        };
+        // Under the lock it is certain: what is not there now, never comes, since its head is not the run's any more
+        // once something else was written.
+        let mut written = None;
+        for (place, tried) in group.unknown.iter().enumerate() {
+            let Some(last) = tried.frames.last() else {
+                continue;
+            };
+            let found = store::frames::bytes(session.connection(), &group.run, last.seq).await?;
+            if found.is_some_and(|(_, hash)| hash == last.hash) {
+                written = Some(place);
+            }
+        }
+        if let Some(place) = written {
+            let tried = group.unknown.swap_remove(place);
+            group.unknown.clear();
+            group.deadline = None;
+            group.answer(tried.results);
+        }
+        let remembered = heads.take(&group.run);
+        if remembered.is_some_and(|chain| chain.head() != row.chain.head()) {
+            heads.shared(&group.run);
+        }
+        chains.insert(group.run.clone(), (row.chain, row.sealed.is_some()));
+    }
+    Ok(chains)
+}
+
+/// Gives the frames of a group their places, after a look at the keys if that is needed.
+async fn place_all<'a>(
+    session: &mut Session,
+    group: &'a Group,
+    index: usize,
+    (chain, sealed): (Chain, bool),
+    now: Timestamp,
+) -> Result<(Tried, Vec<NewPayload<'a>>), Failed> {
+    let before = (chain.size(), chain.head());
+    let at = match later(now, chain.last_at()) {
+        Ok(at) => at,
+        Err(behind_ms) => {
+            let behind = |_: &Prepared| Err(RecordError::ClockBehind { behind_ms });
+            let results = group
+                .submissions
+                .iter()
+                .map(|one| one.frames.iter().map(behind).collect());
+            let tried = Tried {
+                group: index,
+                before,
+                sealed,
+                chain,
+                frames: Vec::new(),
+                results: results.collect(),
+            };
+            return Ok((tried, Vec::new()));
+        }
+    };
+    let mut keys = None;
+    if group.look_up {
+        keys = Some(committed_keys(session, group).await?);
+    }
+    loop {
+        let looked_up = keys.is_some();
+        let mut batch = Batch::new(chain.clone(), sealed, at, keys.take());
+        if let Some(results) = place_each(&mut batch, group, looked_up) {
+            let (chain, frames, payloads) = batch.finish();
+            let tried = Tried {
+                group: index,
+                before,
+                sealed,
+                chain,
+                frames,
+                results,
+            };
+            return Ok((tried, payloads));
+        }
+        keys = Some(committed_keys(session, group).await?);
+    }
+}
+
+/// The results of all frames of a group; `None` where keys are to be looked up first.
+fn place_each<'a>(
+    batch: &mut Batch<'a>,
+    group: &'a Group,
+    looked_up: bool,
+) -> Option<Vec<Vec<Result<Placed, RecordError>>>> {
+    let mut results = Vec::with_capacity(group.submissions.len());
+    for submission in &group.submissions {
+        let mut of_one = Vec::with_capacity(submission.frames.len());
+        for frame in &submission.frames {
+            of_one.push(match batch.add(frame, &submission.conditions) {
+                Ok(placed) => Ok(placed),
+                Err(Refusal::Refused(error)) => Err(error),
+                Err(Refusal::LookUp) if looked_up => Err(RecordError::CutOff),
+                Err(Refusal::LookUp) => return None,
+            });
+        }
+        results.push(of_one);
+    }
+    Some(results)
+}
+
+/// The places of the frames that have a key which a group names.
+async fn committed_keys(
+    session: &mut Session,
+    group: &Group,
+) -> Result<HashMap<String, u64>, Failed> {
+    let submissions = group.submissions.iter();
+    let keys: Vec<&str> = submissions
+        .flat_map(|one| named_keys(&one.frames))
+        .collect();
+    let found = store::frames::with_keys(session.connection(), &group.run, &keys).await?;
+    let places = found
+        .into_iter()
+        .map(|(key, frame)| (key, frame.receipt.seq));
+    Ok(places.collect())
+}

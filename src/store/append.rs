@@ -1,0 +1,284 @@
+//! Writing frames: one statement moves the heads of runs and adds their frames and payloads.
+//!
+//! The head is compared and swapped: a run whose head is not where the writer left it gets nothing, and the others
+//! get all of theirs. The statement is its own transaction, so that a batch takes one round trip; or it is part of
+//! one, where a run is opened or sealed.
+
+use super::frames::NewFrame;
+use super::id::Uuid;
+use super::payloads::NewPayload;
+use super::runs::{self, RunRow};
+use super::time::Time;
+use super::{Store, StoreError, Tx, contradiction, signed};
+use onrecord_core::chain::Chain;
+use onrecord_core::digest::Hash;
+use onrecord_core::id::{RunId, TenantId};
+use onrecord_core::timestamp::Timestamp;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions as _, Executor as _, PgConnection, Row as _};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// What is to be added to one run.
+pub(crate) struct RunWrite<'a> {
+    /// Size and head that the writer found.
+    pub(crate) before: (u64, Hash),
+    /// The chain with the frames.
+    pub(crate) chain: &'a Chain,
+    pub(crate) frames: &'a [NewFrame],
+    pub(crate) payloads: &'a [NewPayload<'a>],
+}
+
+/// What became of a batch.
+#[derive(Debug)]
+pub(crate) struct Written {
+    /// Runs that have their frames now. The others have none of them.
+    pub(crate) runs: Vec<RunId>,
+    /// Runs that have a frame with one of the keys already.
+    pub(crate) known: Vec<RunId>,
+    /// The database's clock.
+    pub(crate) now: Timestamp,
+}
+
+/// The connection that batches are written on, opened when it is needed.
+pub(crate) struct Writer {
+    options: PgConnectOptions,
+    session: Option<Session>,
+}
+
+/// How long it may take to connect.
+const CONNECT: Duration = Duration::from_secs(5);
+
+impl Writer {
+    pub(crate) fn new(store: &Store) -> Self {
+        Self {
+            options: store.options().clone(),
+            session: None,
+        }
+    }
+
+    /// The open session, or a new one. It is the caller's, and comes back by [`Writer::keep`] only if all went well:
+    /// one that failed, or that was dropped in the midst of something, is closed, and its transaction with it.
+    pub(crate) async fn session(&mut self) -> Result<Session, StoreError> {
+        match self.session.take() {
+            Some(session) => Ok(session),
+            None => tokio::time::timeout(CONNECT, Session::open(&self.options))
+                .await
+                .unwrap_or(Err(sqlx::Error::PoolTimedOut.into())),
+        }
+    }
+
+    /// Keeps a session for the next batch.
+    pub(crate) fn keep(&mut self, session: Session) {
+        self.session = Some(session);
+    }
+}
+
+/// A session of a writer.
+pub(crate) struct Session {
+    connection: PgConnection,
+    /// The tenants that it sees.
+    tenants: String,
+    /// The database's clock at its beginning.
+    pub(crate) began_at: Timestamp,
+}
+
+impl Session {
+    async fn open(options: &PgConnectOptions) -> Result<Self, StoreError> {
+        let mut connection = options.connect().await?;
+        super::set_up(&mut connection).await?;
+        sqlx::query(PLANS)
+            .bind(false)
+            .execute(&mut connection)
+            .await?;
+        let now: Time = sqlx::query_scalar("select clock_timestamp()")
+            .fetch_one(&mut connection)
+            .await?;
+        Ok(Self {
+            connection,
+            tenants: String::new(),
+            began_at: now.0,
+        })
+    }
+
+    /// Sees these tenants from now on, and no other.
+    pub(crate) async fn see(&mut self, tenants: &BTreeSet<&TenantId>) -> Result<(), StoreError> {
+        let names: Vec<&str> = tenants.iter().map(|tenant| tenant.as_str()).collect();
+        let names = names.join(" ");
+        if names != self.tenants {
+            sqlx::query("select set_config('onrecord.tenant', $1, false)")
+                .bind(&names)
+                .execute(&mut self.connection)
+                .await?;
+            self.tenants = names;
+        }
+        Ok(())
+    }
+
+    /// Begins a transaction and waits for the locks of runs. Those that are not there, or are another tenant's, are
+    /// left out; a row that contradicts the model is its run's affair alone.
+    pub(crate) async fn lock(
+        &mut self,
+        runs: &[&RunId],
+    ) -> Result<Vec<(RunId, Result<RunRow, StoreError>)>, StoreError> {
+        self.connection.execute("begin").await?;
+        let ids: Vec<Uuid> = runs.iter().map(|run| Uuid::from(*run)).collect();
+        let rows = sqlx::query("select * from runs where run = any($1) order by run for update")
+            .bind(ids)
+            .fetch_all(&mut self.connection)
+            .await?;
+        rows.iter()
+            .map(|row| Ok((row.try_get::<Uuid, _>("run")?.into(), runs::read(row))))
+            .collect()
+    }
+
+    /// Commits the transaction that [`Session::lock`] began.
+    pub(crate) async fn commit(&mut self) -> Result<(), StoreError> {
+        self.connection.execute("commit").await?;
+        Ok(())
+    }
+
+    /// The connection, to read on.
+    pub(crate) fn connection(&mut self) -> &mut PgConnection {
+        &mut self.connection
+    }
+}
+
+/// Locks are taken in the order of runs only where the plan goes from the batch to the table: no scans, no hashes. The
+/// plan is kept for long, so it must not be that of a table that was small once.
+const PLANS: &str = "select set_config('enable_' || what, 'off', $1)
+  from unnest(array['seqscan', 'bitmapscan', 'hashjoin', 'mergejoin']) as what";
+
+impl Store {
+    /// Begins a transaction that sees one tenant and may [`write`].
+    pub(crate) async fn begin_writing(&self, tenant: &TenantId) -> Result<Tx, StoreError> {
+        let mut tx = self.begin(tenant).await?;
+        sqlx::query(PLANS).bind(true).execute(&mut *tx).await?;
+        Ok(tx)
+    }
+}
+
+/// Writes the frames of one run in a transaction that holds its lock.
+pub(crate) async fn write_locked(
+    tx: &mut Tx,
+    now: Timestamp,
+    run: RunWrite<'_>,
+) -> Result<(), StoreError> {
+    let id = run.chain.run().clone();
+    let written = write(tx, now, &mut [run]).await?;
+    if written.runs.is_empty() {
+        // Nobody else can have moved the head under the lock.
+        return Err(contradiction("runs", "head", id));
+    }
+    Ok(())
+}
+
+/// Keys that the store chose are of their place, and need not be looked for.
+const OWN_KEYS: &str = "onrecord/";
+
+// `known`: in the lateral query so that each key is looked up in the index, however few frames the planner knows of.
+// `coalesce`: keeps the two `in` hashed lookups of the few runs, where a join would compare each frame with each.
+const WRITE: &str = "
+with v as (
+  select * from unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bytea[], $6::timestamptz[], $7::bytea[], $8::text[], $9::bool[])
+    as v (run, was_size, was_head, size, head, last_at, chain, outcome, ended)
+), known as (
+  select distinct wanted.run from unnest($10::uuid[], $11::text[]) as wanted (run, key),
+    lateral (select from frames where frames.run = wanted.run and frames.key = wanted.key limit 1) as found
+), moved as (
+  update runs set size = v.size, head = v.head, last_at = v.last_at, chain = v.chain, outcome = v.outcome, ended = v.ended
+  from v where runs.run = v.run and runs.size = v.was_size and runs.head = v.was_head and runs.sealed_at is null
+    and not coalesce(v.run in (select run from known), false)
+    and clock_timestamp() between $12 - interval '2 s' and $12 + interval '2 s'
+  returning runs.run
+), added as (
+  insert into frames (seq, at, answers, turn, kind, run, tenant, key, request_mac, bytes)
+  select f.seq, f.at, f.answers, f.turn, f.kind::frame_kind, f.run, f.tenant, f.key, f.mac, f.bytes
+  from unnest($13::bigint[], $14::timestamptz[], $15::bigint[], $16::int[], $17::text[], $18::uuid[], $19::text[], $20::text[], $21::bytea[], $22::bytea[])
+    as f (seq, at, answers, turn, kind, run, tenant, key, mac, bytes)
+  where coalesce(f.run in (select run from moved), false)
+), kept as (
+  insert into payloads (run, tenant, commit, seq, place, media, tier, size, wrapped_dek, ciphertext)
+  select p.* from unnest($23::uuid[], $24::text[], $25::bytea[], $26::bigint[], $27::smallint[], $28::text[], $29::smallint[], $30::bigint[], $31::bytea[], $32::bytea[])
+    as p (run, tenant, commit, seq, place, media, tier, size, wrapped_dek, ciphertext)
+  where coalesce(p.run in (select run from moved), false)
+)
+select clock_timestamp() as now, array(select run from moved) as moved, array(select run from known) as known";
+
+/// Writes to runs, each at most once, on a connection whose [`PLANS`] are set. `now` is what the writer took the
+/// database's clock for: nothing is written where that is more than 2 s wrong.
+pub(crate) async fn write(
+    connection: &mut PgConnection,
+    now: Timestamp,
+    runs: &mut [RunWrite<'_>],
+) -> Result<Written, StoreError> {
+    // In one order everywhere, so that two processes which write to the same runs wait for each other and never both.
+    runs.sort_unstable_by_key(|run| Uuid::from(run.chain.run()));
+    let ids: Vec<Uuid> = runs.iter().map(|run| run.chain.run().into()).collect();
+    let mut last = Vec::with_capacity(runs.len());
+    for run in &*runs {
+        let at = run.chain.last_at();
+        last.push(Time(at.ok_or_else(|| {
+            contradiction("runs", "last_at", run.chain.run())
+        })?));
+    }
+    let frames = || {
+        let pairs = runs.iter().zip(&ids);
+        pairs.flat_map(|(run, id)| run.frames.iter().map(|frame| (run.chain, *id, frame)))
+    };
+    let payloads = || {
+        let pairs = runs.iter().zip(&ids);
+        pairs.flat_map(|(run, id)| run.payloads.iter().map(|one| (run.chain, *id, one)))
+    };
+    let keyed = || frames().filter(|(.., frame)| !frame.key.starts_with(OWN_KEYS));
+    macro_rules! column {
+        ($rows:expr, $row:pat => $value:expr) => {
+            $rows.map(|$row| $value).collect::<Vec<_>>()
+        };
+    }
+    let row = sqlx::query(WRITE)
+        .bind(&ids)
+        .bind(column!(runs.iter(), run => signed(run.before.0)))
+        .bind(column!(runs.iter(), run => &run.before.1.0[..]))
+        .bind(column!(runs.iter(), run => signed(run.chain.size())))
+        .bind(column!(runs.iter(), run => run.chain.head().0))
+        .bind(last)
+        .bind(column!(runs.iter(), run => run.chain.to_bytes()))
+        .bind(column!(runs.iter(), run => run.chain.outcome().map(|status| status.as_str())))
+        .bind(column!(runs.iter(), run => run.chain.ended()))
+        .bind(column!(keyed(), (_, run, _) => run))
+        .bind(column!(keyed(), (.., frame) => frame.key.as_str()))
+        .bind(Time(now))
+        .bind(column!(frames(), (.., frame) => signed(frame.seq)))
+        .bind(column!(frames(), (.., frame) => Time(frame.at)))
+        .bind(column!(frames(), (.., frame) => frame.answers.map(signed)))
+        // No run has two thousand million turns.
+        .bind(column!(frames(), (.., frame) => frame.turn.map(|turn| i32::try_from(turn).unwrap_or(i32::MAX))))
+        .bind(column!(frames(), (.., frame) => frame.kind))
+        .bind(column!(frames(), (_, run, _) => run))
+        .bind(column!(frames(), (chain, ..) => chain.tenant().as_str()))
+        .bind(column!(frames(), (.., frame) => frame.key.as_str()))
+        .bind(column!(frames(), (.., frame) => frame.request_mac.as_ref().map(|mac| &mac[..])))
+        .bind(column!(frames(), (.., frame) => frame.bytes.as_slice()))
+        .bind(column!(payloads(), (_, run, _) => run))
+        .bind(column!(payloads(), (chain, ..) => chain.tenant().as_str()))
+        .bind(column!(payloads(), (.., one) => &one.commit.0[..]))
+        .bind(column!(payloads(), (.., one) => signed(one.seq)))
+        .bind(column!(payloads(), (.., one) => one.place))
+        .bind(column!(payloads(), (.., one) => one.media))
+        .bind(column!(payloads(), (.., one) => one.tier))
+        .bind(column!(payloads(), (.., one) => signed(one.size)))
+        .bind(column!(payloads(), (.., one) => one.wrapped_dek))
+        .bind(column!(payloads(), (.., one) => one.ciphertext))
+        .fetch_one(connection)
+        .await?;
+    let runs_of = |column: &str| {
+        let ids: Vec<Uuid> = row.try_get(column)?;
+        Ok::<_, sqlx::Error>(ids.into_iter().map(RunId::from).collect())
+    };
+    Ok(Written {
+        runs: runs_of("moved")?,
+        known: runs_of("known")?,
+        now: row.try_get::<Time, _>("now")?.0,
+    })
+}

@@ -1,0 +1,59 @@
+//! A run's id as a column: a uuid, whose bytes sort as the id's text does.
+
+use onrecord_core::id::RunId;
+use sqlx::encode::IsNull;
+use sqlx::error::BoxDynError;
+use sqlx::postgres::{PgArgumentBuffer, PgHasArrayType, PgTypeInfo, PgValueFormat, PgValueRef};
+use sqlx::{Decode, Encode, Postgres, Type};
+
+/// A `uuid`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Uuid(u128);
+
+impl Uuid {
+    /// Below every other one, but for itself.
+    pub(crate) const MIN: Self = Self(u128::MIN);
+    /// Above every other one, but for itself.
+    pub(crate) const MAX: Self = Self(u128::MAX);
+}
+
+impl From<&RunId> for Uuid {
+    fn from(run: &RunId) -> Self {
+        Self(run.to_bits())
+    }
+}
+
+impl From<Uuid> for RunId {
+    fn from(uuid: Uuid) -> Self {
+        Self::from_bits(uuid.0)
+    }
+}
+
+impl Type<Postgres> for Uuid {
+    fn type_info() -> PgTypeInfo {
+        PgTypeInfo::with_name("UUID")
+    }
+}
+
+impl PgHasArrayType for Uuid {
+    fn array_type_info() -> PgTypeInfo {
+        PgTypeInfo::with_name("_UUID")
+    }
+}
+
+impl Encode<'_, Postgres> for Uuid {
+    fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
+        buffer.extend_from_slice(&self.0.to_be_bytes());
+        Ok(IsNull::No)
+    }
+}
+
+impl Decode<'_, Postgres> for Uuid {
+    fn decode(value: PgValueRef<'_>) -> Result<Self, BoxDynError> {
+        if value.format() != PgValueFormat::Binary {
+            return Err("a uuid in text".into());
+        }
+        let bytes: [u8; 16] = value.as_bytes()?.try_into()?;
+        Ok(Self(u128::from_be_bytes(bytes)))
+    }
+}
