@@ -324,7 +324,7 @@ impl Chain {
                 format!("not the canonical spelling at byte {offset}"),
             ),
         })?;
-        Frame::parse(bytes).map_err(|error| match error {
+        Frame::of_canonical(bytes).map_err(|error| match error {
             BadFrame::Suite(detail) => fault(FrameCode::Suite, detail),
             BadFrame::Shape(detail) => fault(FrameCode::FrameShape, detail),
         })
@@ -419,7 +419,7 @@ impl Chain {
     }
 
     fn check_turn_end(&self, frame: &Frame<'_>) -> Result<(), String> {
-        let found: TurnEnd = json::typed(frame.body.get().as_bytes())
+        let found: TurnEnd = json::typed(frame.body.as_bytes())
             .map_err(|error| format!("the body is not exactly {{count, root}}: {error}"))?;
         match self.turn_end() {
             Some(expected) if expected == found => Ok(()),

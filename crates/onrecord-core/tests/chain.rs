@@ -48,7 +48,7 @@ fn draft(frame: &Frame<'_>) -> Draft {
         occurred_at: frame.occurred_at,
         turn: frame.turn,
         actor: frame.actor.clone(),
-        body: frame.body.get().as_bytes().to_vec(),
+        body: frame.body.as_bytes().to_vec(),
         payloads: frame.payloads().to_vec(),
         links: frame.links().to_vec(),
         trace: frame.trace.clone(),
