@@ -3,6 +3,8 @@
 //! [`Chain::extend`] is the one rule: the store places every frame with it, the verifier reads every
 //! frame with it.
 
+mod saved;
+
 use crate::digest::{Hash, leaf_hash};
 use crate::frame::{BadFrame, Draft, Frame, Kind, Status, TurnEnd};
 use crate::id::{Origin, RunId, TenantId};
@@ -14,7 +16,6 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
-use sha2::digest::common::hazmat::SerializableState as _;
 use sha2::{Digest as _, Sha256};
 
 /// `SHA-256("onrecord/genesis/1\n" tenant "\n" run "\n")`: the `prev` of frame 0.
@@ -469,67 +470,6 @@ impl Chain {
         *self.kinds.entry(frame.kind).or_insert(0) += 1;
         self.payloads += frame.payloads().len() as u64;
     }
-
-    /// The state as bytes, for the row of the run's head.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let tree = |frontier: &Frontier| (frontier.size(), frontier.nodes().to_vec());
-        let saved = Saved {
-            tenant: self.tenant.clone(),
-            run: self.run.clone(),
-            next: self.next,
-            head: self.head,
-            last_at: self.last_at,
-            opened: self.opened.clone(),
-            turns: self.turns,
-            open_turn: self
-                .open_turn
-                .as_ref()
-                .map(|turn| (turn.number, tree(&turn.frames))),
-            ended: self.ended,
-            tree: tree(&self.tree),
-            file: crate::digest::hex(&self.file.serialize()),
-            bytes: self.bytes,
-            kinds: self.kinds.clone(),
-            payloads: self.payloads,
-            outcome: self.outcome,
-        };
-        serde_json::to_vec(&saved).unwrap_or_default()
-    }
-
-    /// The state that [`Chain::to_bytes`] wrote; `None` where it is not one.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let saved: Saved = json::typed(bytes).ok()?;
-        let mut state = sha2::digest::common::hazmat::SerializedState::<Sha256>::default();
-        if !crate::digest::unhex(&saved.file, &mut state) {
-            return None;
-        }
-        let tree = |(size, nodes)| Frontier::from_nodes(size, nodes);
-        let open_turn = match saved.open_turn {
-            Some((number, frames)) => Some(OpenTurn {
-                number,
-                frames: tree(frames)?,
-            }),
-            None => None,
-        };
-        Some(Self {
-            tenant: saved.tenant,
-            run: saved.run,
-            next: saved.next,
-            head: saved.head,
-            last_at: saved.last_at,
-            opened: saved.opened,
-            turns: saved.turns,
-            open_turn,
-            ended: saved.ended,
-            only_turn: None,
-            tree: tree(saved.tree)?,
-            file: Sha256::deserialize(&state).ok()?,
-            bytes: saved.bytes,
-            kinds: saved.kinds,
-            payloads: saved.payloads,
-            outcome: saved.outcome,
-        })
-    }
 }
 
 /// What stands in one frame and needs no neighbour: links point backwards, payload names differ,
@@ -560,25 +500,4 @@ fn check_within(frame: &Frame<'_>) -> Result<(), String> {
         (Some(submitted), Some(keyid)) if submitted.keyid == keyid => Ok(()),
         _ => Err("submitted is there exactly when actor.keyid is, with the same key".into()),
     }
-}
-
-type SavedTree = (u64, Vec<Hash>);
-
-#[derive(Serialize, Deserialize)]
-struct Saved {
-    tenant: TenantId,
-    run: RunId,
-    next: u64,
-    head: Hash,
-    last_at: Option<Timestamp>,
-    opened: Option<Opened>,
-    turns: u64,
-    open_turn: Option<(u64, SavedTree)>,
-    ended: bool,
-    tree: SavedTree,
-    file: String,
-    bytes: u64,
-    kinds: BTreeMap<Kind, u64>,
-    payloads: u64,
-    outcome: Option<Status>,
 }
