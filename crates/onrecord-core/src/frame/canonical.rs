@@ -221,7 +221,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn owned(&mut self) -> Option<String> {
-        self.quoted().map(unescape)
+        self.string().map(Cow::into_owned)
     }
 
     /// A text none of whose characters is ever escaped.
