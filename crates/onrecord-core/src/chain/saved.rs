@@ -6,7 +6,8 @@
 //! how many nodes a tree has, the head of an odd tree, which is its last node, and how many bytes the hash
 //! still holds back.
 
-use super::{Chain, OpenTurn, Opened};
+use super::Chain;
+use super::links::{Links, OpenTurn, Opened};
 use crate::digest::{Hash, unhex};
 use crate::frame::{Kind, Status};
 use crate::id::{RunId, TenantId};
@@ -168,7 +169,7 @@ impl<'a> Source<'a> {
             0 => None,
             place => Some(*Status::ALL.get(usize::from(place) - 1)?),
         };
-        Some(Chain {
+        let links = Links {
             tenant,
             run,
             next,
@@ -180,12 +181,12 @@ impl<'a> Source<'a> {
             ended: flags & ENDED != 0,
             only_turn: None,
             tree,
-            file,
             bytes,
             kinds: self.kinds()?,
             payloads: self.number()?,
             outcome,
-        })
+        };
+        Some(Chain { links, file })
     }
 
     fn take(&mut self, length: usize) -> Option<&'a [u8]> {
@@ -289,7 +290,7 @@ fn from_json(bytes: &[u8]) -> Option<Chain> {
         }),
         None => None,
     };
-    Some(Chain {
+    let links = Links {
         tenant: saved.tenant,
         run: saved.run,
         next: saved.next,
@@ -301,10 +302,11 @@ fn from_json(bytes: &[u8]) -> Option<Chain> {
         ended: saved.ended,
         only_turn: None,
         tree: tree(saved.tree)?,
-        file: Sha256::deserialize(&state).ok()?,
         bytes: saved.bytes,
         kinds: saved.kinds,
         payloads: saved.payloads,
         outcome: saved.outcome,
-    })
+    };
+    let file = Sha256::deserialize(&state).ok()?;
+    Some(Chain { links, file })
 }
