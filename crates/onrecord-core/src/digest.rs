@@ -39,6 +39,15 @@ impl Hash {
     pub fn hex(&self) -> String {
         hex(&self.0)
     }
+
+    /// The digits of [`Hash::hex`] as ASCII.
+    pub fn digits(&self) -> [u8; 64] {
+        let mut digits = [0; 64];
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0) {
+            pair.copy_from_slice(&hex_digits(byte));
+        }
+        digits
+    }
 }
 
 /// `SHA-256(0x00 ‖ bytes)`: the hash of a frame's canonical bytes and of a ledger entry (RFC 9162, 2.1.1).
@@ -53,46 +62,60 @@ pub fn node_hash(left: &Hash, right: &Hash) -> Hash {
 
 /// Lower-case hex of any bytes.
 pub fn hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .flat_map(|byte| hex_digits(*byte))
+        .map(char::from)
+        .collect()
+}
+
+fn hex_digits(byte: u8) -> [u8; 2] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        text.push(char::from(DIGITS[usize::from(byte & 15)]));
-    }
-    text
+    [
+        DIGITS[usize::from(byte >> 4)],
+        DIGITS[usize::from(byte & 15)],
+    ]
 }
 
 /// Bytes of lower-case hex that fills `out` exactly; false for anything else.
 pub fn unhex(text: &str, out: &mut [u8]) -> bool {
-    fn digit(character: u8) -> Option<u8> {
-        match character {
-            b'0'..=b'9' => Some(character - b'0'),
-            b'a'..=b'f' => Some(character - b'a' + 10),
-            _ => None,
-        }
-    }
     let text = text.as_bytes();
     if text.len() != out.len() * 2 {
         return false;
     }
+    let mut wrong = 0;
     for (byte, pair) in out.iter_mut().zip(text.chunks_exact(2)) {
-        match (digit(pair[0]), digit(pair[1])) {
-            (Some(high), Some(low)) => *byte = high << 4 | low,
-            _ => return false,
-        }
+        let (high, low) = (
+            DIGIT_VALUES[usize::from(pair[0])],
+            DIGIT_VALUES[usize::from(pair[1])],
+        );
+        wrong |= high | low;
+        *byte = high << 4 | low & 15;
     }
-    true
+    wrong < 16
 }
+
+/// The value of each byte that is a lower-case hex digit, and 16 for all others.
+const DIGIT_VALUES: [u8; 256] = {
+    let mut values = [16; 256];
+    let mut value = 0;
+    while value < 16 {
+        values[b"0123456789abcdef"[value as usize] as usize] = value;
+        value += 1;
+    }
+    values
+};
 
 impl fmt::Display for Hash {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.hex())
+        let digits = self.digits();
+        formatter.write_str(core::str::from_utf8(&digits).unwrap_or_default())
     }
 }
 
 impl fmt::Debug for Hash {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.hex())
+        fmt::Display::fmt(self, formatter)
     }
 }
 
@@ -111,7 +134,8 @@ impl FromStr for Hash {
 
 impl Serialize for Hash {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.hex())
+        let digits = self.digits();
+        serializer.serialize_str(core::str::from_utf8(&digits).unwrap_or_default())
     }
 }
 
@@ -125,6 +149,7 @@ impl<'de> Deserialize<'de> for Hash {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::format;
 
     #[test]
     fn hex_is_lower_case_and_exact() {
@@ -136,5 +161,17 @@ mod tests {
         assert_eq!(hash.hex().parse(), Ok(hash));
         assert_eq!(hash.hex().to_uppercase().parse::<Hash>(), Err(BadHash));
         assert_eq!(hash.hex()[1..].parse::<Hash>(), Err(BadHash));
+        for character in (0..=0x7f).map(char::from) {
+            for text in [format!("{character}0"), format!("0{character}")] {
+                let value = character.to_digit(16).filter(|_| !character.is_uppercase());
+                let mut byte = [0];
+                assert_eq!(unhex(&text, &mut byte), value.is_some(), "{text:?}");
+                if let Some(value) = value {
+                    assert_eq!(hex(&byte), text);
+                    assert!(byte == [value as u8] || byte == [(value << 4) as u8]);
+                }
+            }
+        }
+        assert!(!unhex("é", &mut [0]));
     }
 }

@@ -3,9 +3,12 @@
 //! Reading takes canonical bytes apart and checks the shape; writing composes the same bytes from
 //! a [`Draft`]. What a frame means next to its neighbours is the chain's to check.
 
+mod canonical;
+mod draft;
 mod shape;
 mod vocabulary;
 
+pub use draft::Draft;
 pub use shape::{
     check_actor, check_body, check_key, check_links, check_media, check_name, check_payloads,
     check_trace, signature,
@@ -14,7 +17,7 @@ pub use vocabulary::{ActorType, Kind, Rel, Status};
 
 use crate::digest::Hash;
 use crate::id::{RunId, TenantId};
-use crate::json::{self, write_string};
+use crate::json::{self, Limits};
 use crate::timestamp::Timestamp;
 use alloc::borrow::Cow;
 use alloc::format;
@@ -191,8 +194,8 @@ pub struct Frame<'a> {
     /// Who wrote it.
     pub actor: Actor,
     /// Canonical bytes of the kind's own members, an object.
-    #[serde(borrow)]
-    pub body: &'a RawValue,
+    #[serde(borrow, deserialize_with = "raw")]
+    pub body: &'a str,
     /// What was said and returned, by commitment.
     #[serde(default, deserialize_with = "present")]
     pub payloads: Option<Vec<PayloadRef>>,
@@ -246,6 +249,10 @@ pub(crate) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     T::deserialize(deserializer).map(Some)
 }
 
+fn raw<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'de str, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(RawValue::get)
+}
+
 #[derive(Deserialize)]
 struct SuiteOnly<'a> {
     #[serde(borrow, default)]
@@ -264,25 +271,43 @@ struct StatusOnly {
 }
 
 impl<'a> Frame<'a> {
-    /// Reads canonical bytes; [`crate::json::check_canonical`] has passed on them.
+    /// Reads a frame; what is asked of its bytes as JSON is asked by [`crate::json::check_canonical`].
     pub fn parse(bytes: &'a [u8]) -> Result<Self, BadFrame> {
-        let frame: Self = match json::typed(bytes) {
-            Ok(frame) => frame,
-            Err(error) => {
-                // Another format is told apart from a malformed one: its members are not ours to judge.
-                return match json::typed::<FormatOnly<'_>>(bytes) {
-                    Ok(only) if only.onrecord.as_deref() != Some(FORMAT) => {
-                        Err(other_format(only.onrecord.as_deref()))
-                    }
-                    _ => Err(BadFrame::Shape(reason(&error))),
-                };
-            }
-        };
-        if frame.onrecord != FORMAT {
-            return Err(other_format(Some(&frame.onrecord)));
+        if json::check_canonical(bytes, Limits::FRAME).is_ok() {
+            Self::of_canonical(bytes)
+        } else {
+            Self::by_names(bytes)?.checked()
         }
-        if frame.kind == Kind::Session {
-            let suite = json::typed::<SuiteOnly<'_>>(frame.body.get().as_bytes())
+    }
+
+    /// As [`Frame::parse`], of bytes on which [`crate::json::check_canonical`] has passed.
+    pub(crate) fn of_canonical(bytes: &'a [u8]) -> Result<Self, BadFrame> {
+        match canonical::frame(bytes) {
+            Some(frame) => frame.checked(),
+            None => Self::by_names(bytes)?.checked(),
+        }
+    }
+
+    /// Reads the members in any order, and says what is wrong with them.
+    fn by_names(bytes: &'a [u8]) -> Result<Self, BadFrame> {
+        json::typed(bytes).map_err(|error| {
+            // Another format is told apart from a malformed one: its members are not ours to judge.
+            match json::typed::<FormatOnly<'_>>(bytes) {
+                Ok(only) if only.onrecord.as_deref() != Some(FORMAT) => {
+                    other_format(only.onrecord.as_deref())
+                }
+                _ => BadFrame::Shape(reason(&error)),
+            }
+        })
+    }
+
+    /// The frame, if its format, its suite and its shape are ours.
+    fn checked(self) -> Result<Self, BadFrame> {
+        if self.onrecord != FORMAT {
+            return Err(other_format(Some(&self.onrecord)));
+        }
+        if self.kind == Kind::Session {
+            let suite = json::typed::<SuiteOnly<'_>>(self.body.as_bytes())
                 .ok()
                 .and_then(|only| only.suite);
             if suite.as_deref() != Some(SUITE) {
@@ -292,13 +317,13 @@ impl<'a> Frame<'a> {
                 )));
             }
         }
-        frame.check_shape().map_err(BadFrame::Shape)?;
-        Ok(frame)
+        self.check_shape().map_err(BadFrame::Shape)?;
+        Ok(self)
     }
 
     /// The members of the `session` frame's body that the format knows.
     pub fn session(&self) -> Result<Session, BadFrame> {
-        let session: Session = json::typed(self.body.get().as_bytes())
+        let session: Session = json::typed(self.body.as_bytes())
             .map_err(|error| BadFrame::Shape(format!("session body: {}", reason(&error))))?;
         if session.run_no == 0 {
             return Err(BadFrame::Shape("session body: run_no starts at 1".into()));
@@ -308,7 +333,7 @@ impl<'a> Frame<'a> {
 
     /// The status of an `outcome` frame.
     pub fn status(&self) -> Result<Status, BadFrame> {
-        json::typed::<StatusOnly>(self.body.get().as_bytes())
+        json::typed::<StatusOnly>(self.body.as_bytes())
             .map(|only| only.status)
             .map_err(|error| BadFrame::Shape(format!("outcome body: {}", reason(&error))))
     }
@@ -325,7 +350,7 @@ impl<'a> Frame<'a> {
 
     fn check_shape(&self) -> Result<(), String> {
         check_key(&self.key)?;
-        check_body(self.body.get().as_bytes())?;
+        check_body(self.body.as_bytes())?;
         check_actor(&self.actor)?;
         if self.turn == Some(0) {
             return Err("turn: turns are numbered from 1".into());
@@ -366,89 +391,4 @@ fn other_format(found: Option<&str>) -> BadFrame {
         "the frame's format is {}, expected {FORMAT}",
         found.unwrap_or("absent")
     ))
-}
-
-/// A frame before it has its place: all but `onrecord`, `tenant`, `run`, `seq`, `prev` and `at`.
-#[derive(Clone, Debug)]
-pub struct Draft {
-    /// What it records.
-    pub kind: Kind,
-    /// Idempotency key.
-    pub key: String,
-    /// The writer's time.
-    pub occurred_at: Option<Timestamp>,
-    /// Number of its turn.
-    pub turn: Option<u64>,
-    /// Who writes it.
-    pub actor: Actor,
-    /// Canonical bytes of an object.
-    pub body: Vec<u8>,
-    /// Payloads by commitment.
-    pub payloads: Vec<PayloadRef>,
-    /// Links.
-    pub links: Vec<Link>,
-    /// Trace context.
-    pub trace: Option<Trace>,
-}
-
-impl Draft {
-    /// The canonical bytes of the frame at its place. Members stand in the order of RFC 8785, which
-    /// for these names is the order of their ASCII letters.
-    pub fn write(
-        &self,
-        tenant: &TenantId,
-        run: &RunId,
-        seq: u64,
-        prev: &Hash,
-        at: Timestamp,
-    ) -> Vec<u8> {
-        let mut out = Vec::with_capacity(512 + self.body.len() + 256 * self.payloads.len());
-        out.extend_from_slice(b"{\"actor\":");
-        member(&mut out, &self.actor);
-        text(&mut out, "at", &format!("{at}"));
-        out.extend_from_slice(b",\"body\":");
-        out.extend_from_slice(&self.body);
-        text(&mut out, "key", &self.key);
-        text(&mut out, "kind", self.kind.as_str());
-        if !self.links.is_empty() {
-            out.extend_from_slice(b",\"links\":");
-            member(&mut out, &self.links);
-        }
-        if let Some(occurred_at) = self.occurred_at {
-            text(&mut out, "occurred_at", &format!("{occurred_at}"));
-        }
-        text(&mut out, "onrecord", FORMAT);
-        if !self.payloads.is_empty() {
-            out.extend_from_slice(b",\"payloads\":");
-            member(&mut out, &self.payloads);
-        }
-        text(&mut out, "prev", &prev.hex());
-        text(&mut out, "run", run.as_str());
-        out.extend_from_slice(format!(",\"seq\":{seq}").as_bytes());
-        text(&mut out, "tenant", tenant.as_str());
-        if let Some(trace) = &self.trace {
-            out.extend_from_slice(b",\"trace\":");
-            member(&mut out, trace);
-        }
-        if let Some(turn) = self.turn {
-            out.extend_from_slice(format!(",\"turn\":{turn}").as_bytes());
-        }
-        out.push(b'}');
-        out
-    }
-}
-
-fn text(out: &mut Vec<u8>, name: &str, value: &str) {
-    out.extend_from_slice(b",\"");
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b"\":");
-    write_string(out, value);
-}
-
-/// The structures' fields are declared in canonical order and hold no fractions, so what serde writes
-/// differs from RFC 8785 in nothing; the chain checks every frame that it places all the same.
-fn member<T: Serialize>(out: &mut Vec<u8>, value: &T) {
-    if let Ok(bytes) = serde_json::to_vec(value) {
-        out.extend_from_slice(&bytes);
-    }
 }

@@ -252,7 +252,7 @@ impl Invariants {
 }
 
 fn body(frame: &Frame<'_>) -> Option<Body> {
-    crate::json::typed(frame.body.get().as_bytes()).ok()
+    crate::json::typed(frame.body.as_bytes()).ok()
 }
 
 /// What a candidate is compared by: a digest of its text, which may be long.

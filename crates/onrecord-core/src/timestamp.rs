@@ -67,17 +67,33 @@ fn date(days: i64) -> (i64, i64, i64) {
     (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }
 
-impl fmt::Display for Timestamp {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Timestamp {
+    /// The text, as ASCII.
+    pub fn text(self) -> [u8; 27] {
         let seconds = self.seconds();
         let (year, month, day) = date(seconds.div_euclid(86_400));
         let clock = seconds.rem_euclid(86_400);
-        let (hour, minute, second) = (clock / 3_600, clock / 60 % 60, clock % 60);
-        let micros = self.0.rem_euclid(SECOND);
-        write!(
-            formatter,
-            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z"
-        )
+        let mut text = *b"0000-00-00T00:00:00.000000Z";
+        let mut put = |from: usize, to: usize, mut value: i64| {
+            for digit in text[from..to].iter_mut().rev() {
+                *digit += (value % 10) as u8;
+                value /= 10;
+            }
+        };
+        put(0, 4, year);
+        put(5, 7, month);
+        put(8, 10, day);
+        put(11, 13, clock / 3_600);
+        put(14, 16, clock / 60 % 60);
+        put(17, 19, clock % 60);
+        put(20, 26, self.0.rem_euclid(SECOND));
+        text
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(core::str::from_utf8(&self.text()).unwrap_or_default())
     }
 }
 

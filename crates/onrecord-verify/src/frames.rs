@@ -4,12 +4,12 @@
 use crate::check::Check;
 use crate::code::{Code, Stage, Status};
 use crate::leaves::Leaves;
+use crate::lines::{self, Line};
 use crate::payloads::Ledger as PayloadLedger;
 use crate::submitted::Agents;
 use crate::tar::{Body, LineEnd, TarError};
-use onrecord_core::chain::{Chain, Fault, Seen};
+use onrecord_core::chain::{Fault, Links, ReadFrame, Seen};
 use onrecord_core::digest::Hash;
-use onrecord_core::frame::Frame;
 use onrecord_core::id::RunId;
 use onrecord_core::invariants::Invariants;
 use onrecord_core::limits::FRAME_BYTES;
@@ -22,19 +22,21 @@ use std::io::BufRead;
 #[derive(Default)]
 pub(crate) struct Frames {
     /// `None` before the first frame that could be read.
-    pub chain: Option<Chain>,
+    pub chain: Option<Links>,
     /// Whether some line was not the next frame: nothing after it is known.
     pub broken: bool,
     pub leaves: Leaves,
     pub payloads: PayloadLedger,
     /// SHA-256 of the first line with its newline: the subject of the opening.
     first_line: Option<Hash>,
+    /// SHA-256 of all lines with their newlines: the subject of the seal.
+    pub file: Option<Hash>,
 }
 
 impl Frames {
     /// The run, as its frames say.
     pub fn run(&self) -> Option<&RunId> {
-        self.chain.as_ref().map(Chain::run)
+        self.chain.as_ref().map(Links::run)
     }
 
     /// Whether the first `size` frames are those of a signed state. `digest` is that of its subject,
@@ -70,7 +72,7 @@ impl Frames {
             ));
         }
         let file = if state.size == chain.size() {
-            Some(chain.file_digest())
+            self.file
         } else if state.size == 1 {
             self.first_line
         } else {
@@ -115,31 +117,28 @@ pub(crate) fn read<R: BufRead>(
         receipts,
         due: Receipts::new(),
     };
-    let mut line = Vec::new();
-    loop {
-        match body.line(&mut line, FRAME_BYTES)? {
-            LineEnd::Whole if reader.line(&line) => {}
-            LineEnd::Whole => break,
-            LineEnd::Torn => {
-                reader.torn();
-                break;
-            }
-            LineEnd::TooLong => {
-                reader.too_long();
-                break;
-            }
-            LineEnd::None => break,
-        }
+    match lines::read(body, |line| reader.line(line))? {
+        LineEnd::Torn => reader.torn(),
+        LineEnd::TooLong => reader.too_long(),
+        LineEnd::Whole | LineEnd::None => {}
     }
+    reader.frames.file = Some(body.digest());
     Ok(reader.finish(sealed))
 }
 
 impl<'c> Reader<'c, '_> {
     /// Whether the next line can be read after this one.
-    fn line(&mut self, bytes: &[u8]) -> bool {
-        match self.extend(bytes) {
-            Ok(frame) => {
-                self.passed(&frame, bytes);
+    fn line(&mut self, (bytes, read): Line<'_>) -> bool {
+        if bytes.len() > FRAME_BYTES {
+            self.too_long();
+            return false;
+        }
+        // Lines are frames from 0 on, and what is before this one has passed.
+        let seq = self.frames.leaves.size();
+        let read = read.map_err(|fault| Fault { seq, ..fault });
+        match read.and_then(|read| self.extend(bytes, read)) {
+            Ok(read) => {
+                self.passed(&read, bytes);
                 true
             }
             Err(fault) => {
@@ -151,28 +150,27 @@ impl<'c> Reader<'c, '_> {
         }
     }
 
-    fn extend<'b>(&mut self, bytes: &'b [u8]) -> Result<Frame<'b>, Fault> {
-        if self.frames.chain.is_none() {
+    fn extend<'b>(&mut self, bytes: &[u8], read: ReadFrame<'b>) -> Result<ReadFrame<'b>, Fault> {
+        let chain = match &mut self.frames.chain {
+            Some(chain) => chain,
             // Frame 0 says whose run it is; whether that is the seal's is asked afterwards.
-            let first = Chain::read(bytes, 0)?;
-            self.frames.chain = Some(Chain::new(first.tenant.clone(), first.run.clone()));
-            self.frames.first_line = Some(Hash::of(&[bytes, b"\n"]));
-            let of_run = |receipt: &&Receipt| receipt.run == first.run;
-            for receipt in self.receipts.iter().filter(of_run) {
-                self.due.entry(receipt.seq).or_default().push(receipt);
+            none => {
+                let first = &read.frame;
+                self.frames.first_line = Some(Hash::of(&[bytes, b"\n"]));
+                let of_run = |receipt: &&Receipt| receipt.run == first.run;
+                for receipt in self.receipts.iter().filter(of_run) {
+                    self.due.entry(receipt.seq).or_default().push(receipt);
+                }
+                none.insert(Links::new(first.tenant.clone(), first.run.clone()))
             }
-        }
-        let Some(chain) = &mut self.frames.chain else {
-            return Chain::read(bytes, 0);
         };
-        chain.extend(bytes, Some(&mut self.seen))
+        chain.extend(&read, Some(&mut self.seen))?;
+        Ok(read)
     }
 
     /// A frame that stands where it may.
-    fn passed(&mut self, frame: &Frame<'_>, bytes: &[u8]) {
-        let Some(hash) = self.frames.chain.as_ref().map(Chain::head) else {
-            return;
-        };
+    fn passed(&mut self, read: &ReadFrame<'_>, bytes: &[u8]) {
+        let (frame, hash) = (&read.frame, read.hash);
         self.frames.leaves.push(hash);
         let first = self.frames.leaves.get(0);
         self.agents.read(self.check, frame, bytes, first.as_ref());

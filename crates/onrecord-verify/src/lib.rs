@@ -13,6 +13,7 @@ mod frames;
 mod leaves;
 mod ledger;
 mod ledger_lines;
+mod lines;
 mod manifest;
 mod payloads;
 mod proof;

@@ -7,7 +7,7 @@ use crate::payloads::Ledger as PayloadLedger;
 use crate::statement;
 use crate::tar::{Body, LineEnd, TarError};
 use onrecord_core::bundle::{Member, manifest_line};
-use onrecord_core::chain::Chain;
+use onrecord_core::chain::Links;
 use onrecord_core::digest::Hash;
 use onrecord_core::id::Origin;
 use onrecord_core::statement::{Export, ExportCounts, Predicate};
@@ -150,7 +150,7 @@ pub(crate) fn check_export(
     };
     let trust = check.trust;
     let chain = frames.chain.as_ref();
-    let origin: Option<&Origin> = chain.and_then(Chain::opened).map(|opened| &opened.ledger);
+    let origin: Option<&Origin> = chain.and_then(Links::opened).map(|opened| &opened.ledger);
     let findings = &mut check.findings;
     let mut emit = |code, cause| findings.push(Stage::Manifest, code, None, cause);
     let Some(statement) = statement::check(bytes, trust, origin, Code::ExportSignature, &mut emit)

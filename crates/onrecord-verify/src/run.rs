@@ -13,7 +13,7 @@ use crate::report::What;
 use crate::seal::{self, Seal};
 use crate::tar::{Archive, Body, Entry, TarError};
 use onrecord_core::bundle::Member;
-use onrecord_core::chain::Chain;
+use onrecord_core::chain::Links;
 use onrecord_core::digest::Hash;
 use onrecord_core::id::Origin;
 use onrecord_core::limits::ENVELOPE_BYTES;
@@ -110,10 +110,11 @@ impl Run {
             Member::SealTime => check.skip("the RFC 3161 time stamp of the seal (seal.tsr)"),
             Member::Frames => {
                 self.frames = frames::read(check, body, &options.receipts, self.sealed)?;
-                if let (Some(seal), Some(chain), false) =
-                    (&self.seal, &self.frames.chain, self.frames.broken)
+                let Frames { chain, file, .. } = &self.frames;
+                if let (Some(seal), Some(chain), Some(file), false) =
+                    (&self.seal, chain, file, self.frames.broken)
                 {
-                    seal::check_frames(check, seal, chain);
+                    seal::check_frames(check, seal, chain, *file);
                 }
             }
             Member::Ledger => {
@@ -163,7 +164,7 @@ impl Run {
     /// The ledger that the run belongs to: by the seal, or by frame 0 while there is none.
     fn origin(&self) -> Option<&Origin> {
         let sealed = self.seal.as_ref().and_then(|seal| seal.run.as_ref());
-        let opened = self.frames.chain.as_ref().and_then(Chain::opened);
+        let opened = self.frames.chain.as_ref().and_then(Links::opened);
         sealed
             .map(|run| &run.ledger.origin)
             .or(opened.map(|opened| &opened.ledger))

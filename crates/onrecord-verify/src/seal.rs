@@ -4,7 +4,7 @@ use crate::check::Check;
 use crate::code::{Code, Stage};
 use crate::proof::{self, Proven};
 use crate::statement::{self, Signer};
-use onrecord_core::chain::Chain;
+use onrecord_core::chain::Links;
 use onrecord_core::digest::Hash;
 use onrecord_core::frame::Kind;
 use onrecord_core::statement::{Completeness, Outcome, Predicate, RunSeal, Signed};
@@ -146,8 +146,8 @@ pub(crate) fn check_proof(
     seal.proven = Some(proven);
 }
 
-/// Check 5, of a chain that has no fault of its own.
-pub(crate) fn check_frames(check: &mut Check<'_>, seal: &Seal, chain: &Chain) {
+/// Check 5, of a chain that has no fault of its own, and the digest of its lines.
+pub(crate) fn check_frames(check: &mut Check<'_>, seal: &Seal, chain: &Links, file: Hash) {
     let Some(run) = &seal.run else { return };
     let mut emit = |code, cause: String| check.push(Stage::SealedFrames, code, cause);
     if seal.signed.tenant != *chain.tenant() || run.state.run != *chain.run() {
@@ -205,7 +205,6 @@ pub(crate) fn check_frames(check: &mut Check<'_>, seal: &Seal, chain: &Chain) {
             ),
         );
     }
-    let file = chain.file_digest();
     if seal.signed.digest != file {
         emit(
             Code::SealSubject,
@@ -221,7 +220,7 @@ pub(crate) fn check_frames(check: &mut Check<'_>, seal: &Seal, chain: &Chain) {
 }
 
 /// What the seal says of the run, against the frames.
-fn summary(run: &RunSeal, chain: &Chain) -> Result<(), String> {
+fn summary(run: &RunSeal, chain: &Links) -> Result<(), String> {
     let opened = chain.opened().ok_or("frame 0 was not read")?;
     let interrupted = run.completeness == Completeness::Interrupted;
     let payloads = &run.payloads;

@@ -69,6 +69,7 @@ impl<R: BufRead> Archive<R> {
             left: entry.size,
             padding: padding(entry.size),
             hasher: Sha256::new(),
+            failed: None,
         }
     }
 
@@ -100,12 +101,19 @@ fn fill<R: BufRead>(input: &mut R) -> Result<&[u8], TarError> {
     Ok(input.fill_buf()?)
 }
 
+fn ends_at(offset: u64) -> TarError {
+    TarError::Malformed(format!(
+        "the archive ends at byte {offset}, within a member"
+    ))
+}
+
 /// The bytes of one member; what is not read is hashed and passed over at the end.
 pub(crate) struct Body<'a, R> {
     archive: &'a mut Archive<R>,
     left: u64,
     padding: usize,
     hasher: Sha256,
+    failed: Option<TarError>,
 }
 
 /// How a line ended.
@@ -124,6 +132,9 @@ pub(crate) enum LineEnd {
 impl<R: BufRead> Body<'_, R> {
     /// Bytes that are at hand, none at the end.
     pub fn chunk(&mut self) -> Result<&[u8], TarError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
         if self.left == 0 {
             return Ok(&[]);
         }
@@ -131,9 +142,7 @@ impl<R: BufRead> Body<'_, R> {
         let offset = self.archive.offset;
         let chunk = fill(&mut self.archive.input)?;
         if chunk.is_empty() {
-            return Err(TarError::Malformed(format!(
-                "the archive ends at byte {offset}, within a member"
-            )));
+            return Err(ends_at(offset));
         }
         let length = usize::try_from(left).map_or(chunk.len(), |left| chunk.len().min(left));
         Ok(&chunk[..length])
@@ -148,6 +157,45 @@ impl<R: BufRead> Body<'_, R> {
         self.archive.input.consume(length);
         self.archive.offset += length as u64;
         self.left -= length as u64;
+    }
+
+    /// Bytes that are left of the member.
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// The hash of what was read. Whoever reads [`Body::ahead`] hashes that, in its order.
+    pub fn hasher(&mut self) -> &mut Sha256 {
+        &mut self.hasher
+    }
+
+    /// SHA-256 of what was read.
+    pub fn digest(&self) -> Hash {
+        Hash(self.hasher.clone().finalize().into())
+    }
+
+    /// Fills a buffer from `filled` on, without hashing; whether there is more in the member.
+    pub fn ahead(&mut self, buffer: &mut [u8], filled: &mut usize) -> Result<bool, TarError> {
+        while self.left > 0 && *filled < buffer.len() {
+            let free = &mut buffer[*filled..];
+            let length = usize::try_from(self.left).map_or(free.len(), |left| free.len().min(left));
+            match self.archive.input.read(&mut free[..length]) {
+                Ok(0) => return Err(ends_at(self.archive.offset)),
+                Ok(length) => {
+                    *filled += length;
+                    self.archive.offset += length as u64;
+                    self.left -= length as u64;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(self.left > 0)
+    }
+
+    /// What reading ahead came upon, for who reads up to it.
+    pub fn fail(&mut self, error: TarError) {
+        self.failed = Some(error);
     }
 
     /// Reads up to the next newline, which is left out of `line`.

@@ -8,7 +8,7 @@ use crate::report::What;
 use crate::seal::{self, Seal};
 use crate::submitted::Agents;
 use onrecord_core::bundle::{TURN_PROOF, TurnProof};
-use onrecord_core::chain::{Chain, Seen};
+use onrecord_core::chain::{Chain, Links, ReadFrame, Seen};
 use onrecord_core::digest::Hash;
 use onrecord_core::frame::Kind;
 use onrecord_core::invariants::Invariants;
@@ -84,7 +84,7 @@ struct Turn {
 
 impl Turn {
     /// The frames, which are of one turn, from its `turn` to its `turn_end`; `None` after a fault.
-    fn read(&mut self, check: &mut Check<'_>, frames: &[String]) -> Option<Chain> {
+    fn read(&mut self, check: &mut Check<'_>, frames: &[String]) -> Option<Links> {
         let first = match Chain::read(frames.first()?.as_bytes(), 0) {
             Ok(first) => first,
             Err(fault) => {
@@ -93,14 +93,18 @@ impl Turn {
                 return None;
             }
         };
-        let mut chain = Chain::of_turn(&first);
+        let mut chain = Links::of_turn(&first);
         let mut seen = Seen::default();
         check.facts.tenant = Some(first.tenant.to_string());
         check.facts.run = Some(first.run.to_string());
         check.facts.turn = first.turn;
         check.facts.size = Some(frames.len() as u64);
         for line in frames {
-            let frame = match chain.extend(line.as_bytes(), Some(&mut seen)) {
+            let read = ReadFrame::read(line.as_bytes(), chain.size()).and_then(|read| {
+                chain.extend(&read, Some(&mut seen))?;
+                Ok(read.frame)
+            });
+            let frame = match read {
                 Ok(frame) => frame,
                 Err(fault) => {
                     check.push_at(Stage::Frames, fault.code.into(), fault.seq, fault.detail);
@@ -117,7 +121,7 @@ impl Turn {
     }
 
     /// The turn in the sealed run.
-    fn in_run(&self, check: &mut Check<'_>, chain: &Chain, seal: Option<&Seal>, path: &[Hash]) {
+    fn in_run(&self, check: &mut Check<'_>, chain: &Links, seal: Option<&Seal>, path: &[Hash]) {
         let run = seal.and_then(|seal| Some((seal, seal.run.as_ref()?)));
         if let Some((seal, run)) = run
             && (seal.signed.tenant != *chain.tenant() || run.state.run != *chain.run())

@@ -26,6 +26,7 @@ use alloc::vec::Vec;
 pub use error::{JsonError, NotCanonical, Reason};
 pub use split::Member;
 pub use text::write_string;
+pub(crate) use text::{plain_run, unescape};
 pub use typed::typed;
 pub(crate) use typed::typed_value;
 

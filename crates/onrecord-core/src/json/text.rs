@@ -13,7 +13,7 @@ const HIGH: u64 = 0x8080_8080_8080_8080;
 /// (0x20 for controls, 1 after the XOR that makes the byte sought zero). A borrow may also mark bytes
 /// above it, but never below, so the lowest mark is right.
 #[inline(always)]
-pub(super) fn plain_run(bytes: &[u8], mut at: usize) -> usize {
+pub(crate) fn plain_run(bytes: &[u8], mut at: usize) -> usize {
     while let Some(chunk) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
         let word = u64::from_le_bytes(*chunk);
         let quote = word ^ (ONES * b'"' as u64);
@@ -184,7 +184,7 @@ impl Iterator for Characters<'_> {
 }
 
 /// The text of a string from between its quotes.
-pub(super) fn unescape(raw: &str) -> String {
+pub(crate) fn unescape(raw: &str) -> String {
     if raw.contains('\\') {
         Characters { raw }.collect()
     } else {
