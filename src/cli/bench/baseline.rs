@@ -134,7 +134,7 @@ impl Plain {
                 if connections > 1 { "2" } else { "1" },
             ])
             .args(["-c", &connections.to_string()])
-            .args(["-T", &time.as_secs().max(1).to_string()])
+            .args(["-T", &format!("{:.0}", time.as_secs_f64().ceil())])
             .args(["-D", "seq=0", "-D", &format!("bytes={bytes}"), "-l"])
             .arg(format!("--log-prefix={}", prefix.display()))
             .arg("-f")

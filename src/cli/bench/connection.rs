@@ -238,3 +238,110 @@ fn code(body: &[u8]) -> Option<String> {
     let end = rest.iter().position(|byte| *byte == b'"')?;
     Some(String::from_utf8_lossy(&rest[..end]).into_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    /// Frames of so many that an answer acknowledges, and what else it says.
+    fn counted(status: u16, sent: u64, body: &str) -> (u64, Vec<(String, u64)>) {
+        let mut refused = BTreeMap::new();
+        let answer = Answer {
+            status,
+            body: body.as_bytes(),
+            closes: false,
+        };
+        let acknowledged = acknowledged(&answer, sent, &mut refused);
+        (acknowledged, refused.into_iter().collect())
+    }
+
+    fn one(name: &str, count: u64) -> Vec<(String, u64)> {
+        vec![(name.to_owned(), count)]
+    }
+
+    #[test]
+    fn only_what_is_created_is_acknowledged() {
+        assert_eq!(counted(201, 1, "{}"), (1, vec![]));
+        assert_eq!(counted(200, 1, r#"{"run":"…"}"#), (0, one("200", 1)));
+        let busy = r#"{"status":503,"code":"busy"}"#;
+        assert_eq!(counted(503, 1, busy), (0, one("503 busy", 1)));
+        assert_eq!(counted(503, 100, busy), (0, one("503 busy", 100)));
+        assert_eq!(counted(502, 1, "<html>"), (0, one("502", 1)));
+        // A batch is answered with 200 and lines, or not at all.
+        assert_eq!(counted(201, 2, "{}"), (0, one("201", 2)));
+    }
+
+    #[test]
+    fn every_line_of_a_batch_is_counted() {
+        let created = "{\"status\":201,\"run\":\"…\"}\n";
+        let conflict = "{\"status\":409,\"problem\":{\"status\":409,\"code\":\"key_conflict\"}}\n";
+        let repeated = "{\"status\":200,\"run\":\"…\"}\n";
+        let done = "{\"done\":3,\"failed\":1}\n";
+        let whole = format!("{created}{conflict}{created}{done}");
+        assert_eq!(counted(200, 3, &whole), (2, one("409 key_conflict", 1)));
+        let twice = format!("{created}{repeated}{created}{done}");
+        assert_eq!(counted(200, 3, &twice), (2, one("200", 1)));
+        let cut = format!("{created}{created}");
+        assert_eq!(
+            counted(200, 3, &cut),
+            (2, one("200 (lines without an answer)", 1))
+        );
+        let stopped = format!(
+            "{created}{{\"done\":1,\"failed\":0,\"problem\":{{\"code\":\"body_broken\"}}}}\n"
+        );
+        assert_eq!(counted(200, 3, &stopped), (1, one("200 body_broken", 2)));
+    }
+
+    /// What is read of an answer that comes in these pieces.
+    async fn read(pieces: &'static [&'static str]) -> Result<(u16, String), String> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.set_nodelay(true).unwrap();
+            for piece in pieces {
+                stream.write_all(piece.as_bytes()).await.unwrap();
+                stream.flush().await.unwrap();
+                tokio::task::yield_now().await;
+            }
+        });
+        let mut connection = Connection::open(address).await.unwrap();
+        match connection.ask(b"GET / HTTP/1.1\r\n\r\n").await {
+            Ok(answer) => Ok((
+                answer.status,
+                String::from_utf8_lossy(answer.body).into_owned(),
+            )),
+            Err(broken) => Err(broken.to_string()),
+        }
+    }
+
+    #[tokio::test]
+    async fn answers_end_where_they_say() {
+        let lengths = &[
+            "HTTP/1.1 201 Created\r\nContent-",
+            "Length: 4\r\n\r\nab",
+            "cdef",
+        ];
+        assert_eq!(read(lengths).await, Ok((201, "abcd".to_owned())));
+        let chunks = &[
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r",
+            "\n1",
+            "\r\nd\r\n0\r\n\r",
+            "\n",
+        ];
+        assert_eq!(read(chunks).await, Ok((200, "abcd".to_owned())));
+        let closed = Err("closed before the end of an answer".to_owned());
+        assert_eq!(
+            read(&["HTTP/1.1 201 Created\r\nContent-Length: 4\r\n\r\nab"]).await,
+            closed
+        );
+        assert_eq!(
+            read(&["HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n"]).await,
+            closed
+        );
+        let none = Err("no HTTP answer".to_owned());
+        assert_eq!(read(&["SSH-2.0-x\r\n\r\n"]).await, none);
+        assert_eq!(read(&["HTTP/1.1 200 OK\r\n\r\nno length"]).await, none);
+    }
+}

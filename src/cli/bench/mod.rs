@@ -57,9 +57,9 @@ pub struct BenchArgs {
     /// Size of the payloads of `payload`
     #[arg(long, value_name = "BYTES", default_value_t = 8192, value_parser = size(1024 * 1024))]
     payload_bytes: usize,
-    /// How long one measurement takes
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
-    seconds: u64,
+    /// How long one measurement takes; less than a second will do, except for pgbench
+    #[arg(long, value_name = "N", default_value_t = 5.0, value_parser = seconds)]
+    seconds: f64,
     /// How often everything is measured
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
@@ -84,6 +84,14 @@ fn size(most: usize) -> impl Fn(&str) -> Result<usize, String> + Clone + Send + 
     move |text| match text.parse() {
         Ok(bytes) if (1..=most).contains(&bytes) => Ok(bytes),
         _ => Err(format!("not a number from 1 to {most}")),
+    }
+}
+
+/// How long a measurement may take.
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.05..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("not a number from 0.05 to 3600".to_owned()),
     }
 }
 

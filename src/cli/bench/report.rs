@@ -241,7 +241,7 @@ impl Series {
 pub(super) struct Report {
     pub url: String,
     pub is_private: bool,
-    pub seconds: u64,
+    pub seconds: f64,
     pub rounds: u32,
     pub frame_bytes: usize,
     pub ratios: Vec<Ratio>,
@@ -423,4 +423,35 @@ fn shown(spread: Option<Spread>, digits: usize) -> String {
         || NOT_MEASURED.to_owned(),
         |spread| format!("{:.digits$}", spread.median.0),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spread_is_of_what_is_there() {
+        let of = |values: &[f64]| Spread::of(values.iter().copied()).map(|one| one.median.0);
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[3.0]), Some(3.0));
+        assert_eq!(of(&[9.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(of(&[4.0, 1.0, 2.0, 9.0]), Some(3.0));
+        let spread = Spread::of([5.0, 1.0, 2.0]).unwrap();
+        assert_eq!((spread.min.0, spread.max.0), (1.0, 5.0));
+    }
+
+    #[test]
+    fn percentiles_are_measured_times() {
+        let rows = Inserted {
+            rows: 1_000,
+            micros: (1..=1_000).rev().map(|place| place * 1_000).collect(),
+            elapsed: Duration::from_secs(2),
+        };
+        let sample = Sample::of_rows(rows);
+        assert_eq!(sample.per_second.0, 500.0);
+        assert_eq!(sample.p50_ms.unwrap().0, 501.0);
+        assert_eq!(sample.p99_ms.unwrap().0, 991.0);
+        assert_eq!(sample.p99_9_ms.unwrap().0, 1_000.0);
+        assert_eq!(Sample::of_rows(Inserted::default()).p50_ms, None);
+    }
 }

@@ -137,3 +137,42 @@ fn write_key(place: &mut [u8], mut key: u64) {
         key >>= 4;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn requests_are_whole_and_no_key_comes_twice() {
+        let to = Destination {
+            host: "h:1".to_owned(),
+            path: String::new(),
+            token: "t".to_owned(),
+        };
+        let shape = Shape {
+            body_bytes: 40,
+            payload_bytes: 100,
+        };
+        let run = "01M8N005FDHQ6P3YBYZVPD1PVM";
+        let mut keys = BTreeSet::new();
+        for (connection, frames) in [(0, 1), (1, 3)] {
+            let mut prepared = Prepared::new(&to, shape, frames, connection);
+            for _ in 0..20 {
+                let request = String::from_utf8(prepared.next(run).to_vec()).unwrap();
+                let (head, body) = request.split_once("\r\n\r\n").unwrap();
+                assert!(head.starts_with(&format!("POST /v1/runs/{run}/frames HTTP/1.1\r\n")));
+                assert!(head.ends_with(&format!("Content-Length: {}", body.len())));
+                let lines: Vec<&str> = body.lines().collect();
+                assert_eq!(lines.len(), frames);
+                for line in lines {
+                    let frame: serde_json::Value = serde_json::from_str(line).unwrap();
+                    keys.insert(frame["key"].as_str().unwrap().to_owned());
+                    assert_eq!(frame["body"]["text"].as_str().unwrap().len(), 40);
+                    assert_eq!(frame["payloads"][0]["text"].as_str().unwrap().len(), 100);
+                }
+            }
+        }
+        assert_eq!(keys.len(), 20 + 60);
+    }
+}

@@ -216,7 +216,7 @@ impl<'a> Session<'a> {
             connections: plan.connections,
             frames: plan.frames as usize,
             shape,
-            time: Duration::from_secs(self.args.seconds),
+            time: Duration::from_secs_f64(self.args.seconds),
         };
         let sizes = match &mut self.gauge {
             Some(gauge) => {
@@ -249,7 +249,7 @@ impl<'a> Session<'a> {
         let plain = self.plain.as_ref().context("no database for it")?;
         plain.empty(plan).await?;
         let before = self.before();
-        let time = Duration::from_secs(self.args.seconds);
+        let time = Duration::from_secs_f64(self.args.seconds);
         let insert = baseline.insert(self.args);
         let mut sample = plain.measure(plan, insert, bytes, time).await?;
         self.after(before, &mut sample);

@@ -237,3 +237,60 @@ pub(super) fn items(args: &BenchArgs) -> Vec<Item> {
     }
     items
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use clap::Parser as _;
+
+    fn args(flags: &[&str]) -> BenchArgs {
+        let words = ["onrecord", "bench"].iter().chain(flags);
+        match Cli::try_parse_from(words).unwrap().command {
+            Command::Bench(args) => args,
+            _ => panic!("another command"),
+        }
+    }
+
+    #[test]
+    fn ratios_have_the_names_that_programs_ask_for() {
+        let names: Vec<String> = ratios(&args(&[])).into_iter().map(|one| one.name).collect();
+        assert_eq!(
+            names,
+            [
+                "single_many_runs_vs_raw_single",
+                "single_hot_run_vs_many_runs",
+                "single_hot_run_vs_trigger",
+                "single_many_runs_vs_trigger",
+                "batch100_vs_raw_batch",
+                "payload_8k_vs_raw",
+                "lone_median_vs_raw_single",
+                "p99_vs_raw_single",
+            ]
+        );
+        let all = items(&args(&["--baseline"]));
+        for ratio in ratios(&args(&[])) {
+            assert!(
+                all.contains(&ratio.of) && all.contains(&ratio.over),
+                "{}",
+                ratio.name
+            );
+        }
+    }
+
+    #[test]
+    fn only_what_is_compared_is_measured() {
+        let few = args(&["--baseline", "--workload", "lone", "--workload", "batch"]);
+        let (ours, plain) = (Item::Ours, Item::Plain);
+        assert_eq!(
+            items(&few),
+            [
+                ours(Workload::Batch),
+                ours(Workload::Lone),
+                plain(Baseline::RawLone),
+                plain(Baseline::RawBatch),
+            ]
+        );
+        assert_eq!(items(&args(&[])).len(), Workload::ALL.len());
+    }
+}
