@@ -2,6 +2,7 @@
 //!
 //! Exit codes: `EXIT_CODES`, which `--help` prints, and for people `docs/cli.md`.
 
+pub mod bench;
 pub mod completions;
 pub mod demo;
 pub mod doctor;
@@ -17,6 +18,7 @@ pub mod seal;
 pub mod serve;
 pub mod show;
 pub mod tail;
+mod temporary;
 pub mod tenant;
 mod terminal;
 mod timeline;
@@ -96,6 +98,8 @@ enum Command {
     Migrate(migrate::MigrateArgs),
     /// Check a set-up, and say what is wrong and what to do
     Doctor(doctor::DoctorArgs),
+    /// Measure what a server takes: frames a second, latencies, and beside them a plain PostgreSQL
+    Bench(bench::BenchArgs),
     /// Print the OpenAPI document
     Openapi,
     /// Print completions for a shell
@@ -220,6 +224,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Migrate(args) => migrate::run(args).await?,
         Command::Doctor(args) => return doctor::run(args).await,
+        Command::Bench(args) => return bench::run(args).await,
         Command::Openapi => print(&crate::http::openapi())?,
         Command::Completions(args) => completions::run(&args)?,
         Command::Man(args) => man::run(&args)?,

@@ -13,6 +13,7 @@ pub(crate) mod runs;
 pub(crate) mod tenants;
 pub(crate) mod time;
 pub(crate) mod tokens;
+pub mod yardstick;
 
 use onrecord_core::digest::Hash;
 use onrecord_core::id::TenantId;

@@ -5,6 +5,7 @@ mod access;
 #[path = "../api/mod.rs"]
 mod api;
 mod bad_input;
+mod bench;
 mod bodies;
 mod bundles;
 mod by_hand;

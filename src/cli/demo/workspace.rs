@@ -1,10 +1,11 @@
 //! Where the agent works: a folder of its own with a git repository, and the programs that run in it.
 
+use crate::cli::temporary;
 use anyhow::{Context as _, bail, ensure};
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use tokio::process::Command;
@@ -69,44 +70,27 @@ impl Workspace {
     /// git is not there, or the folder cannot be made.
     pub async fn create(data_dir: Option<&Path>) -> anyhow::Result<Self> {
         let git_version = git_version().await?;
-        let parent = match data_dir {
-            Some(folder) => {
+        let (folder, data_dir, temporary) = match data_dir {
+            Some(data_dir) => {
                 // Closed, as the server would make it.
                 DirBuilder::new()
                     .recursive(true)
                     .mode(0o700)
-                    .create(folder)
-                    .with_context(|| format!("cannot make {}", folder.display()))?;
-                fs::canonicalize(folder)?
+                    .create(data_dir)
+                    .with_context(|| format!("cannot make {}", data_dir.display()))?;
+                let data_dir = fs::canonicalize(data_dir)?;
+                let made = tempfile::Builder::new()
+                    .prefix("demo-")
+                    .tempdir_in(&data_dir)
+                    .with_context(|| format!("cannot make a folder in {}", data_dir.display()))?;
+                (made.keep(), data_dir, None)
             }
-            None => temporary_folder(),
-        };
-        let root = rustix::process::geteuid().is_root();
-        // PostgreSQL's user has to pass through root's folder; what lies in it is closed by its own mode.
-        let mode = if root && data_dir.is_none() {
-            0o711
-        } else {
-            0o700
-        };
-        let made = tempfile::Builder::new()
-            .prefix(if data_dir.is_some() {
-                "demo-"
-            } else {
-                "onrecord-demo-"
-            })
-            .permissions(fs::Permissions::from_mode(mode))
-            .tempdir_in(&parent)
-            .with_context(|| format!("cannot make a folder in {}", parent.display()))?;
-        let folder = made.path().to_owned();
-        let temporary = if data_dir.is_some() {
-            let _ = made.keep();
-            None
-        } else {
-            Some(made)
-        };
-        let data_dir = match data_dir {
-            Some(_) => parent,
-            None => folder.join("data"),
+            None => {
+                let made = temporary::folder("onrecord-demo-")?;
+                let folder = made.path().to_owned();
+                let data_dir = folder.join("data");
+                (folder, data_dir, Some(made))
+            }
         };
         Ok(Self {
             folder,
@@ -309,23 +293,4 @@ async fn succeed(command: &mut Command, name: &str) -> anyhow::Result<String> {
         answer.output.trim()
     );
     Ok(answer.output.trim_end().to_owned())
-}
-
-/// The system's folder for temporary files; for root one that PostgreSQL's user may pass through, since
-/// that of root's session may be closed.
-fn temporary_folder() -> PathBuf {
-    let usual = std::env::temp_dir();
-    let open = |folder: &Path| {
-        folder
-            .ancestors()
-            .all(|way| fs::metadata(way).is_ok_and(|found| found.mode() & 0o001 != 0))
-    };
-    if !rustix::process::geteuid().is_root() {
-        return usual;
-    }
-    [usual.clone(), "/tmp".into(), "/var/tmp".into()]
-        .into_iter()
-        .filter_map(|folder| fs::canonicalize(folder).ok())
-        .find(|folder| open(folder))
-        .unwrap_or(usual)
 }
