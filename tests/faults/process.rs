@@ -66,13 +66,23 @@ impl Process {
 
     /// As [`Process::start`], at an address that is known before.
     pub fn start_at(data_dir: &DataDir, address: &str, arguments: &[&str]) -> Self {
+        Self::start_logging(data_dir, address, arguments, "debug")
+    }
+
+    /// As [`Process::start_at`], with a log of this level, which is kept in memory.
+    pub fn start_logging(
+        data_dir: &DataDir,
+        address: &str,
+        arguments: &[&str],
+        level: &str,
+    ) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_onrecord"))
             .args(["serve", "--listen", address, "--data-dir"])
             .arg(data_dir.path())
             .args(arguments)
             .env_remove("DATABASE_URL")
             .env_remove("CREDENTIALS_DIRECTORY")
-            .env("RUST_LOG", "debug")
+            .env("RUST_LOG", level)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
