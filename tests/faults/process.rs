@@ -11,7 +11,8 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use tempfile::TempDir;
 
-/// A data folder where PostgreSQL's user may go when root runs the tests. What is left of PostgreSQL
+/// A data folder where PostgreSQL's user may go when root runs the tests, in memory where there is enough:
+/// what is killed here are processes, and what they wrote outlives them there too. What is left of PostgreSQL
 /// in it at the end of a test that failed is ended with it.
 pub struct DataDir(TempDir);
 
@@ -20,7 +21,7 @@ impl DataDir {
         let folder = tempfile::Builder::new()
             .prefix("onrecord-faults-")
             .permissions(fs::Permissions::from_mode(0o755))
-            .tempdir();
+            .tempdir_in(crate::harness::fast_folder());
         Self(folder.expect("a folder"))
     }
 
