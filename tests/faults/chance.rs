@@ -15,6 +15,11 @@ impl Chance {
         Self(seed)
     }
 
+    /// Another one, which this one decides.
+    pub fn child(&mut self) -> Self {
+        Self(self.of(0..u64::MAX))
+    }
+
     /// A number of a range, by splitmix64.
     pub fn of(&mut self, range: Range<u64>) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

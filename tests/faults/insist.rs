@@ -177,7 +177,8 @@ impl Client {
         next.expect("a server that nobody kills answers");
     }
 
-    async fn uncertain(&self, answer: Answer) {
+    /// Fails where an answer is more than uncertain, and leaves a pause.
+    pub async fn uncertain(&self, answer: Answer) {
         let text = answer.text();
         assert_eq!(answer.header("content-type"), PROBLEM, "{text}");
         assert!(is_uncertain(&answer.json()), "{text}");
@@ -210,6 +211,17 @@ pub async fn batch(mut client: Client, run: String, name: String, frames: usize)
     let frames = (0..frames).map(|n| frame(&format!("{name}-{n}")));
     let frames: Vec<Value> = frames.collect();
     client.stream(&run, &frames).await
+}
+
+/// Waits until a server has its database.
+pub async fn ready(api: &Api) {
+    let ready = async {
+        while api.get("/health/ready").await.status != 200 {
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    let waited = tokio::time::timeout(PATIENCE, ready).await;
+    waited.expect("the database comes back");
 }
 
 /// The audit of a run whose every frame has a receipt here: the verifier finds no fault in the export

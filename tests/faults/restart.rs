@@ -2,7 +2,7 @@
 //! are told 503 and when to come back, and go on afterwards.
 
 use crate::harness;
-use crate::insist::{Client, Tally, account, batch, singles};
+use crate::insist::{Client, Tally, account, batch, ready, singles};
 use crate::process::{DataDir, Process};
 use crate::processes::check_log;
 use crate::proxy::{Fault, Moment, Proxy};
@@ -44,10 +44,10 @@ pub async fn settle(
         receipts.extend(client.await.expect("no client gives up"));
     }
     assert_eq!(receipts.len(), 1 + 8 * FRAMES);
+    ready(&process.api).await;
     account(&process.api, &run, &receipts).await;
     println!("{tally}");
     assert_eq!(tally.lost.load(Ordering::Relaxed), 0, "the server stays");
-    process.api.get("/health/ready").await.is(200);
 }
 
 /// A cluster that keeps what it acknowledged, in a folder of its own.
