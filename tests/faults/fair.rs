@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 const FRAMES: usize = 25;
 /// Frames of the huge stream that may be stored before the others are through: many times as many as
 /// theirs, for a batch of them costs about as much as one frame.
-const STREAMED: usize = 20_000;
+const STREAMED: usize = 50_000;
 /// Bytes of each frame's payload: what waits in buffers is bounded in bytes, and so is few frames.
 const BYTES: usize = 8 * 1024;
 
@@ -132,7 +132,10 @@ async fn a_flood_and_a_trickle_starve_nobody() {
     });
     let clients: Vec<_> = clients.collect();
     for _ in &all {
-        tally.acknowledged.reached().await;
+        tokio::select! {
+            () = tally.acknowledged.reached() => {}
+            () = flood.waits_for(STREAMED) => panic!("{tally} while {STREAMED} frames of one were"),
+        }
         if bytes.len() > 1 {
             let byte = bytes.next().expect("a byte");
             slow.chunk(byte).await.expect("the server takes it");
@@ -140,11 +143,6 @@ async fn a_flood_and_a_trickle_starve_nobody() {
     }
     let streamed = flood.stored();
     assert!(!flood.task.is_finished(), "it is still under way");
-    assert!(
-        streamed < STREAMED,
-        "{streamed} frames of one came before {} of others",
-        all.len()
-    );
     println!("{} single frames while {streamed} were streamed", all.len());
 
     // Nor are those two forgotten: the slow one is done while the other goes on.

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 /// What a client leaves between two attempts.
 const PAUSE: Duration = Duration::from_millis(25);
-/// The longest that a server may be away.
+/// The longest that a server may be away, or take for an answer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What happened to all clients of a test.
@@ -163,7 +163,8 @@ impl Client {
         let api = self.server.borrow_and_update().clone();
         let request = api.request(reqwest::Method::POST, path);
         let request = request.header("content-type", media).body(body.to_owned());
-        let answer = Answer::try_of(request).await.ok();
+        let answer = tokio::time::timeout(PATIENCE, Answer::try_of(request)).await;
+        let answer = answer.expect("every request is answered").ok();
         if answer.is_none() {
             self.wait_for_server().await;
         }
