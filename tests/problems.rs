@@ -57,6 +57,7 @@ fn status_before(before: &str) -> Option<u16> {
         "UNPROCESSABLE_ENTITY," => Some(422),
         "INTERNAL_SERVER_ERROR," => Some(500),
         "SERVICE_UNAVAILABLE," => Some(503),
+        "INSUFFICIENT_STORAGE," => Some(507),
         _ if word.ends_with("conflict(") => Some(409),
         _ if word.ends_with("missing(") => Some(404),
         _ => None,

@@ -188,6 +188,20 @@ impl Problem {
             ..problem
         }
     }
+
+    fn storage_full() -> Self {
+        let problem = Self::new(
+            StatusCode::INSUFFICIENT_STORAGE,
+            "storage_full",
+            "The database's disk is full",
+            "the database has no room to write on its disk",
+            "Free space on the database's disk, then retry with the same key.",
+        );
+        Self {
+            retry_after_s: Some(5),
+            ..problem
+        }
+    }
 }
 
 impl IntoResponse for Problem {
@@ -313,15 +327,20 @@ impl From<AccessError> for Problem {
                 detail,
                 "Correct it.",
             ),
-            AccessError::Store(error) => database(error.is_transient(), &error),
+            AccessError::Store(error) => {
+                database(error.is_storage_full(), error.is_transient(), &error)
+            }
             AccessError::Vault(error) => internal(&error),
         }
     }
 }
 
-/// The database failed: for now, or for a reason that waiting does not mend.
-fn database(transient: bool, error: &dyn std::fmt::Display) -> Problem {
-    if transient {
+/// The database failed: for want of room, for now, or for a reason that waiting does not mend.
+fn database(full: bool, transient: bool, error: &dyn std::fmt::Display) -> Problem {
+    if full {
+        tracing::error!(%error, "the database's disk is full");
+        Problem::storage_full()
+    } else if transient {
         tracing::warn!(%error, "the database does not answer");
         Problem::unavailable()
     } else {
@@ -443,8 +462,12 @@ impl From<RecordError> for Problem {
                     ..problem
                 }
             }
-            RecordError::Store(error) => database(error.is_transient(), &error),
-            RecordError::NotStored(error) => database(error.is_transient(), &error),
+            RecordError::Store(error) => {
+                database(error.is_storage_full(), error.is_transient(), &error)
+            }
+            RecordError::NotStored(error) => {
+                database(error.is_storage_full(), error.is_transient(), &error)
+            }
             RecordError::Busy => Self::queue_full(),
             RecordError::Stopping => Self {
                 detail: "the server is stopping".to_owned(),

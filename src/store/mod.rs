@@ -68,6 +68,12 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether the disk of the database is full (SQLSTATE 53100): the transaction was rolled back, and the
+    /// next one may do as soon as there is room.
+    pub fn is_storage_full(&self) -> bool {
+        matches!(self, Self::Database(sqlx::Error::Database(error)) if error.code().as_deref() == Some("53100"))
+    }
+
     /// Whether the database may answer another time: the connection failed, or it is starting, full or
     /// stopping.
     pub fn is_transient(&self) -> bool {

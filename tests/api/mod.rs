@@ -182,7 +182,11 @@ impl Answer {
 
     /// Fails where the server went away.
     pub async fn try_of(request: RequestBuilder) -> reqwest::Result<Self> {
-        let response = request.send().await?;
+        Self::try_from_response(request.send().await?).await
+    }
+
+    /// As [`Answer::try_of`], where the head has come.
+    pub async fn try_from_response(response: reqwest::Response) -> reqwest::Result<Self> {
         Ok(Self {
             status: response.status().as_u16(),
             headers: response.headers().clone(),

@@ -14,7 +14,7 @@ use std::sync::Arc;
 const CRASHES: [usize; 3] = [20, 90, 160];
 
 /// Brings the whole database down: PostgreSQL ends all sessions and recovers when one is killed.
-async fn crash(url: &str) {
+pub async fn crash(url: &str) {
     // The crash before may not be over.
     let mut connection = loop {
         match PgConnection::connect(url).await {

@@ -31,6 +31,10 @@ impl Counter {
         }
     }
 
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
     /// Waits for the next of the moments.
     pub async fn reached(&self) {
         self.reached.acquire().await.expect("it is open").forget();

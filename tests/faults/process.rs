@@ -11,21 +11,51 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use tempfile::TempDir;
 
-/// A data folder where PostgreSQL's user may go when root runs the tests. What is left of PostgreSQL
+/// A data folder where PostgreSQL's user may go when root runs the tests, in memory where there is enough:
+/// what is killed here are processes, and what they wrote outlives them there too. What is left of PostgreSQL
 /// in it at the end of a test that failed is ended with it.
-pub struct DataDir(TempDir);
+pub struct DataDir {
+    folder: TempDir,
+    mounted: bool,
+}
 
 impl DataDir {
     pub fn new() -> Self {
         let folder = tempfile::Builder::new()
             .prefix("onrecord-faults-")
             .permissions(fs::Permissions::from_mode(0o755))
-            .tempdir();
-        Self(folder.expect("a folder"))
+            .tempdir_in(crate::harness::fast_folder());
+        Self {
+            folder: folder.expect("a folder"),
+            mounted: false,
+        }
+    }
+
+    /// A data folder on a disk of its own, of so many MiB; `None`, and said aloud, where nobody may mount one.
+    pub fn on_small_disk(mib: u32) -> Option<Self> {
+        let mut data_dir = Self::new();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o"])
+            .arg(format!("size={mib}m,mode=0755"))
+            .arg("onrecord-tests")
+            .arg(data_dir.path())
+            .output();
+        match mounted {
+            Ok(output) if output.status.success() => {
+                data_dir.mounted = true;
+                return Some(data_dir);
+            }
+            Ok(output) => {
+                let why = String::from_utf8_lossy(&output.stderr).into_owned();
+                eprintln!("skipped: no disk can be mounted here: {why}");
+            }
+            Err(error) => eprintln!("skipped: no disk can be mounted here: {error}"),
+        }
+        None
     }
 
     pub fn path(&self) -> &Path {
-        self.0.path()
+        self.folder.path()
     }
 
     /// The embedded PostgreSQL, if one is there or was.
@@ -40,6 +70,10 @@ impl Drop for DataDir {
     fn drop(&mut self) {
         if let Some(postmaster) = self.postmaster() {
             let _ = kill_process(postmaster, Signal::QUIT);
+        }
+        if self.mounted {
+            // It goes when the last process has let go of it.
+            let _ = Command::new("umount").arg("-l").arg(self.path()).status();
         }
     }
 }
@@ -66,13 +100,23 @@ impl Process {
 
     /// As [`Process::start`], at an address that is known before.
     pub fn start_at(data_dir: &DataDir, address: &str, arguments: &[&str]) -> Self {
+        Self::start_logging(data_dir, address, arguments, "debug")
+    }
+
+    /// As [`Process::start_at`], with a log of this level, which is kept in memory.
+    pub fn start_logging(
+        data_dir: &DataDir,
+        address: &str,
+        arguments: &[&str],
+        level: &str,
+    ) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_onrecord"))
             .args(["serve", "--listen", address, "--data-dir"])
             .arg(data_dir.path())
             .args(arguments)
             .env_remove("DATABASE_URL")
             .env_remove("CREDENTIALS_DIRECTORY")
-            .env("RUST_LOG", "debug")
+            .env("RUST_LOG", level)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

@@ -118,7 +118,7 @@ async fn keep(mut orders: mpsc::UnboundedReceiver<Order>) {
 }
 
 /// Where files are made fastest: in memory if there is plenty (containers often have 64 MiB).
-fn fast_folder() -> PathBuf {
+pub fn fast_folder() -> PathBuf {
     const PLENTY: u64 = 2 * 1024 * 1024 * 1024;
     let memory = Path::new("/dev/shm");
     match rustix::fs::statvfs(memory) {
