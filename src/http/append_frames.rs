@@ -2,6 +2,7 @@
 
 use super::App;
 use super::body::Chunks;
+use super::encoding::EncodingHeader;
 use super::frame_stream::{self, LineResult};
 use super::problem::Problem;
 use super::receipt::{self, AppendedBody};
@@ -34,7 +35,7 @@ pub(crate) struct AppendQuery {
 /// the others. The last line of the answer is `{"done", "failed"}`.
 #[utoipa::path(
     post, path = "/v1/runs/{run}/frames", tag = "record", operation_id = "appendFrames",
-    params(("run" = String, Path, description = "The run", pattern = "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"), AppendQuery,
+    params(("run" = String, Path, description = "The run", pattern = "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"), AppendQuery, EncodingHeader,
         ("Idempotency-Key" = Option<String>, Header, description = "Key of a single frame, instead of `key`"),
         ("If-Match" = Option<String>, Header, description = "The head that the writer saw; for a single frame")),
     request_body(content(
@@ -82,7 +83,7 @@ pub(crate) async fn append_frames(
         }
         // Asked before the first line, so that a wrong address is an answer and not a stream.
         app.recorder.summary(caller.clone(), run.clone()).await?;
-        let chunks = Chunks::new(&headers, body, usize::MAX, app.body_idle)?;
+        let chunks = Chunks::new(&app, &headers, body, usize::MAX)?;
         let answers = frame_stream::begin(&app, caller, run, chunks);
         return Ok((
             [(header::CONTENT_TYPE, HeaderValue::from_static(NDJSON))],

@@ -1,6 +1,7 @@
-//! Bodies: bounded in bytes and in patience.
+//! Bodies: decoded, and bounded in bytes and in patience.
 
 use super::App;
+use super::encoding::{Decoder, Encoding};
 use super::problem::Problem;
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
@@ -25,19 +26,13 @@ pub(crate) async fn read(
     body: Body,
     limit: usize,
 ) -> Result<(Vec<u8>, Room), Problem> {
-    let mut chunks = Chunks::new(headers, body, limit, app.body_idle)?;
+    let mut chunks = Chunks::new(app, headers, body, limit)?;
     let mut bytes = Vec::new();
-    let mut room = app
-        .body_memory
-        .room(length(headers).unwrap_or(limit).min(limit));
+    // What is encoded may be of any length; its own says nothing of it.
+    let most = length(headers).filter(|_| chunks.decoder.is_none());
+    let mut room = app.body_memory.room(most.unwrap_or(limit).min(limit));
     while let Some(chunk) = chunks.next().await? {
-        let length = bytes.len() + chunk.len();
-        let fits = if length > limit {
-            Err(Problem::body_too_large(limit))
-        } else {
-            room.hold(length).await
-        };
-        if let Err(problem) = fits {
+        if let Err(problem) = room.hold(bytes.len() + chunk.len()).await {
             chunks.drain();
             return Err(problem);
         }
@@ -59,12 +54,41 @@ fn length(headers: &HeaderMap) -> Option<usize> {
 /// Memory for bodies, in MiB, that all requests share: however many come at once, the process keeps to a
 /// bound, and who finds no room is told to come again.
 #[derive(Clone, Debug)]
-pub struct Memory(Arc<Semaphore>);
+pub struct Memory {
+    bodies: Arc<Semaphore>,
+    /// Half as much again, apart: a body holds its window while it waits for room.
+    windows: Arc<Semaphore>,
+}
 
 impl Memory {
     /// So many MiB.
     pub fn new(mebibytes: usize) -> Self {
-        Self(Arc::new(Semaphore::new(mebibytes)))
+        Self {
+            bodies: Arc::new(Semaphore::new(mebibytes)),
+            windows: Arc::new(Semaphore::new(mebibytes / 2)),
+        }
+    }
+
+    /// Room for the window of an encoded body that has so many bytes beside `held`, if there is any;
+    /// windows of one MiB and less are free.
+    pub(crate) fn window(
+        &self,
+        bytes: usize,
+        held: &mut Option<OwnedSemaphorePermit>,
+    ) -> Result<(), Problem> {
+        let has = held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let needs = bytes.div_ceil(FREE_BYTES);
+        if needs <= 1 || needs <= has {
+            return Ok(());
+        }
+        let more = u32::try_from(needs - has).unwrap_or(u32::MAX);
+        let more = self.windows.clone().try_acquire_many_owned(more);
+        let more = more.map_err(|_| Problem::busy())?;
+        match held {
+            Some(held) => held.merge(more),
+            None => *held = Some(more),
+        }
+        Ok(())
     }
 
     /// Room for one body, none held yet. `most` are its bytes, or what they may be at most.
@@ -93,7 +117,7 @@ impl Room {
             return Ok(());
         }
         let mebibytes = u32::try_from(self.most.div_ceil(FREE_BYTES)).unwrap_or(u32::MAX);
-        let permit = self.memory.0.clone().acquire_many_owned(mebibytes);
+        let permit = self.memory.bodies.clone().acquire_many_owned(mebibytes);
         let permit = tokio::time::timeout(ROOM_WAIT, permit).await;
         self.held = Some(
             permit
@@ -109,29 +133,35 @@ impl Room {
     }
 }
 
-/// A body chunk by chunk.
+/// A body chunk by chunk, decoded.
 pub(crate) struct Chunks {
     stream: Option<axum::body::BodyDataStream>,
+    decoder: Option<Decoder>,
     idle: Duration,
+    limit: usize,
+    /// Bytes that came, and bytes that were handed on. The limit is for both: what decodes to nothing
+    /// could come for ever.
+    came: usize,
+    handed: usize,
 }
 
 impl Chunks {
-    /// Refuses what is encoded, and what says of itself that it is over `limit` bytes.
+    /// Refuses an encoding that is not taken, and what says of itself that it is over `limit` bytes.
     pub(crate) fn new(
+        app: &App,
         headers: &HeaderMap,
         body: Body,
         limit: usize,
-        idle: Duration,
     ) -> Result<Self, Problem> {
-        if headers
-            .get(header::CONTENT_ENCODING)
-            .is_some_and(|encoding| encoding != "identity")
-        {
-            return Err(Problem::media_type("an uncompressed body"));
-        }
+        let decoder =
+            Encoding::of(headers)?.map(|encoding| Decoder::new(encoding, &app.body_memory));
         let mut chunks = Self {
             stream: Some(body.into_data_stream()),
-            idle,
+            decoder: decoder.transpose()?,
+            idle: app.body_idle,
+            limit,
+            came: 0,
+            handed: 0,
         };
         if length(headers).is_some_and(|length| length > limit) {
             // Who waits to be told to go on has sent nothing, and is told not to by the answer itself.
@@ -143,17 +173,59 @@ impl Chunks {
         Ok(chunks)
     }
 
-    /// The next bytes; `None` at the end.
+    /// The next bytes; `None` at the end. Refuses what is over the limit the moment that it is.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        let Some(chunk) = self.decoded().await? else {
+            return Ok(None);
+        };
+        self.handed = self.handed.saturating_add(chunk.len());
+        if self.handed > self.limit {
+            self.drain();
+            return Err(Problem::body_too_large(self.limit));
+        }
+        Ok(Some(chunk))
+    }
+
+    async fn decoded(&mut self) -> Result<Option<Bytes>, Problem> {
+        loop {
+            if let Some(decoder) = self.decoder.as_mut().filter(|decoder| decoder.has_work()) {
+                let step = decoder.step().inspect_err(|_| self.drain())?;
+                // Others get their turn between two steps, however much a body inflates to.
+                tokio::task::yield_now().await;
+                if !step.is_empty() {
+                    return Ok(Some(step));
+                }
+                continue;
+            }
+            let chunk = self.received().await?;
+            match (&mut self.decoder, chunk) {
+                (None, chunk) => return Ok(chunk),
+                (Some(decoder), Some(chunk)) => decoder.feed(chunk),
+                (Some(decoder), None) => return decoder.end().map(|()| None),
+            }
+        }
+    }
+
+    async fn received(&mut self) -> Result<Option<Bytes>, Problem> {
         let Some(stream) = &mut self.stream else {
             return Ok(None);
         };
-        match tokio::time::timeout(self.idle, stream.next()).await {
-            Err(_) => Err(Problem::body_timeout(self.idle)),
-            Ok(None) => Ok(None),
-            Ok(Some(Ok(chunk))) => Ok(Some(chunk)),
-            Ok(Some(Err(_))) => Err(Problem::body_broken()),
+        let chunk = match tokio::time::timeout(self.idle, stream.next()).await {
+            Err(_) => return Err(Problem::body_timeout(self.idle)),
+            Ok(None) => return Ok(None),
+            Ok(Some(chunk)) => chunk.map_err(|_| Problem::body_broken())?,
+        };
+        self.came = self.came.saturating_add(chunk.len());
+        if self.came > self.limit {
+            self.drain();
+            return Err(Problem::body_too_large(self.limit));
         }
+        Ok(Some(chunk))
+    }
+
+    /// Nobody needs the bytes any more: they are not decoded, so that they cost only what they weigh.
+    pub(crate) fn as_they_come(&mut self) {
+        self.decoder = None;
     }
 
     /// Reads on for a while in the background, and keeps nothing. A connection that is closed on unread

@@ -133,7 +133,7 @@ async fn read_lines(
         searched = buffer.len();
         if buffer.len() > intake::REQUEST_BYTES {
             chunks.drain();
-            return Err(Problem::body_too_large(intake::REQUEST_BYTES));
+            return Err(Problem::line_too_large(intake::REQUEST_BYTES));
         }
     }
     pass(&buffer, &room, memory.take(), &sink).await;

@@ -3,6 +3,7 @@
 
 mod append_frames;
 pub mod body;
+mod encoding;
 mod export_run;
 mod follow_run;
 mod frame_stream;

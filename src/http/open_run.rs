@@ -1,6 +1,7 @@
 //! `POST /v1/runs`: opens a run.
 
 use super::App;
+use super::encoding::EncodingHeader;
 use super::problem::Problem;
 use super::receipt::{self, AppendedBody};
 use super::request::{Authenticated, has_media, idempotency_key, merge_key};
@@ -16,7 +17,7 @@ use axum::response::Response;
 #[utoipa::path(
     post, path = "/v1/runs", tag = "record", operation_id = "openRun",
     request_body(content = OpenRequest, content_type = "application/json"),
-    params(("Idempotency-Key" = Option<String>, Header, description = "Key of the opening, instead of `key`")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "Key of the opening, instead of `key`"), EncodingHeader),
     responses(
         (status = 201, description = "The run is open", body = AppendedBody),
         (status = 200, description = "A retry: the run was open", body = AppendedBody),

@@ -1,6 +1,7 @@
 //! Problems (RFC 9457): the one place that knows status codes. Codes are part of the contract; what is
 //! internal stays in the log, under the request's id.
 
+use super::encoding;
 use crate::access::AccessError;
 use crate::record::RecordError;
 use crate::record::intake::{IntakeCode, IntakeError};
@@ -39,6 +40,9 @@ pub struct Problem {
     /// Whether, and after how many seconds, to try again.
     #[serde(skip)]
     pub retry_after_s: Option<u32>,
+    /// The encodings that are taken, where the body's is none of them.
+    #[serde(skip)]
+    pub accept_encoding: Option<&'static str>,
 }
 
 impl Problem {
@@ -60,6 +64,7 @@ impl Problem {
             action: action.to_owned(),
             head: None,
             retry_after_s: None,
+            accept_encoding: None,
         }
     }
 
@@ -80,18 +85,55 @@ impl Problem {
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "media_type",
             "The media type is not taken here",
-            format!("expected {expected}, without a Content-Encoding"),
-            "Set Content-Type and send the body uncompressed.",
+            format!("expected {expected}"),
+            "Set Content-Type to what the body is.",
+        )
+    }
+
+    /// The body is encoded as is not taken here.
+    pub fn encoding(detail: impl Into<String>) -> Self {
+        let problem = Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "content_encoding",
+            "The encoding is not taken here",
+            detail,
+            "Send the body as gzip or zstd and say so in Content-Encoding, or send it as it is.",
+        );
+        Self {
+            accept_encoding: Some(encoding::TAKEN),
+            ..problem
+        }
+    }
+
+    /// The body cannot be decoded.
+    pub fn encoding_broken(detail: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "encoding_broken",
+            "The encoding is broken",
+            detail,
+            "Compress the body anew, or send it as it is; nothing of it was stored.",
         )
     }
 
     /// The body is larger than the endpoint takes.
     pub fn body_too_large(limit: usize) -> Self {
+        Self::too_large(format!(
+            "a request of this kind has at most {limit} bytes, before and after it is decoded"
+        ))
+    }
+
+    /// A line of the body is larger than a request of its own could be.
+    pub fn line_too_large(limit: usize) -> Self {
+        Self::too_large(format!("a line has at most {limit} bytes, decoded"))
+    }
+
+    fn too_large(detail: String) -> Self {
         Self::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "too_large",
             "The request is too large",
-            format!("a request of this kind has at most {limit} bytes"),
+            detail,
             "Send less at once: several frames, or payloads in parts.",
         )
     }
@@ -218,6 +260,9 @@ impl IntoResponse for Problem {
                 header::WWW_AUTHENTICATE,
                 HeaderValue::from_static("Bearer realm=\"onrecord\""),
             );
+        }
+        if let Some(taken) = self.accept_encoding {
+            headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(taken));
         }
         if let Some(seconds) = self.retry_after_s {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));

@@ -1,6 +1,7 @@
 //! `POST` and `GET /v1/runs/{run}/seal`, and `GET /v1/runs/{run}/head`.
 
 use super::App;
+use super::encoding::EncodingHeader;
 use super::problem::Problem;
 use super::request::{Authenticated, RunPath};
 use crate::access::Role;
@@ -76,7 +77,7 @@ impl From<Seal> for SealBody {
 /// the seal to the ledger. A sealed run keeps its seal, which is answered again.
 #[utoipa::path(
     post, path = "/v1/runs/{run}/seal", tag = "record", operation_id = "sealRun",
-    params(("run" = String, Path, description = "The run", pattern = "^[0-7][0-9A-HJKMNP-TV-Z]{25}$")),
+    params(("run" = String, Path, description = "The run", pattern = "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"), EncodingHeader),
     request_body(content = Option<SealRequest>, content_type = "application/json"),
     responses(
         (status = 201, description = "Sealed", body = SealBody),

@@ -1,6 +1,7 @@
 //! `/v1/tenants`: new tenants.
 
 use super::App;
+use super::encoding::EncodingHeader;
 use super::problem::Problem;
 use super::request::Authenticated;
 use crate::access::{Role, is_name};
@@ -34,6 +35,7 @@ pub(crate) struct NewTenantBody {
 /// Makes a tenant with keys and a ledger of its own. Only an administrator of the server's first tenant may.
 #[utoipa::path(
     post, path = "/v1/tenants", tag = "administer", operation_id = "createTenant",
+    params(EncodingHeader),
     request_body(content = NewTenantRequest, content_type = "application/json"),
     responses(
         (status = 201, description = "The tenant", body = NewTenantBody),

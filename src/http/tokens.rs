@@ -1,6 +1,7 @@
 //! `/v1/tokens`: API tokens of the caller's tenant.
 
 use super::App;
+use super::encoding::EncodingHeader;
 use super::problem::Problem;
 use super::request::Authenticated;
 use crate::access::{Role, TokenRequest};
@@ -150,6 +151,7 @@ fn read_request(bytes: &[u8]) -> Result<TokenRequest, Problem> {
 /// Makes a token in the caller's tenant.
 #[utoipa::path(
     post, path = "/v1/tokens", tag = "administer", operation_id = "createToken",
+    params(EncodingHeader),
     request_body(content = NewTokenRequest, content_type = "application/json"),
     responses(
         (status = 201, description = "The token, shown this once", body = NewTokenBody),

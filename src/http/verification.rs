@@ -2,6 +2,7 @@
 
 use super::App;
 use super::body::Chunks;
+use super::encoding::EncodingHeader;
 use super::problem::Problem;
 use super::request::{Authenticated, RunAnd, RunPath};
 use crate::access::Role;
@@ -41,6 +42,7 @@ pub(crate) async fn verify_run(
 /// Verifies an uploaded bundle, turn proof or ledger, under the keys of the caller's tenant.
 #[utoipa::path(
     post, path = "/v1/verify", tag = "verify", operation_id = "verifyFile",
+    params(EncodingHeader),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses(
         (status = 200, description = "The report", body = serde_json::Value, content_type = "application/json"),
@@ -54,7 +56,7 @@ pub(crate) async fn verify_file(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let mut chunks = Chunks::new(&headers, body, app.upload_bytes, app.body_idle)?;
+    let mut chunks = Chunks::new(&app, &headers, body, app.upload_bytes)?;
     let Ok(_one) = app.verifications.try_acquire() else {
         chunks.drain();
         return Err(Problem::busy());
@@ -62,13 +64,11 @@ pub(crate) async fn verify_file(
     let (sink, pieces) = mpsc::channel::<Result<bytes::Bytes, std::io::Error>>(8);
     let recorder = app.recorder.clone();
     let report = tokio::spawn(async move { recorder.verify_stream(caller, pieces).await });
-    let mut left = app.upload_bytes;
     while let Some(chunk) = chunks.next().await? {
-        left = left
-            .checked_sub(chunk.len())
-            .ok_or_else(|| Problem::body_too_large(app.upload_bytes))?;
         // The verifier may have seen enough; what is left of the body is read and dropped.
-        let _ = sink.send(Ok(chunk)).await;
+        if sink.send(Ok(chunk)).await.is_err() {
+            chunks.as_they_come();
+        }
     }
     drop(sink);
     let report = report.await.map_err(|_| Problem::internal())??;

@@ -166,23 +166,11 @@ async fn a_body_that_stops_coming_times_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn compressed_bodies_and_other_media_are_not_taken() {
+async fn other_media_are_not_taken() {
     let wire = Wire::new().await;
     let api = &wire.server.api;
     let path = format!("/v1/runs/{}/frames", wire.run);
     let body = json!({"kind": "observation"});
-    for encoding in ["gzip", "br", "deflate", "gzip, identity", "zstd"] {
-        api.post_with(&path, &body, &[("content-encoding", encoding)])
-            .await
-            .problem(415, "media_type");
-        api.post_with(
-            "/v1/runs",
-            &json!({"session": {}}),
-            &[("content-encoding", encoding)],
-        )
-        .await
-        .problem(415, "media_type");
-    }
     for media in [
         "text/plain",
         "application/jsonp",

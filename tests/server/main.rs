@@ -14,6 +14,7 @@ mod command_line;
 mod concurrency;
 mod contract;
 mod database;
+mod encoded;
 mod follow;
 mod hang_up;
 #[path = "../harness/mod.rs"]
