@@ -1,5 +1,9 @@
 //! Who may do what: tokens, roles, and the actor that a token may speak for.
 
+mod tokens;
+
+pub use tokens::{LOOK_HOLDS, Tokens};
+
 use crate::store::tokens::NewTokenRow;
 use crate::store::{self, Store, StoreError};
 use crate::vault::{self, VaultError};
@@ -197,42 +201,6 @@ pub(crate) async fn create(
     Ok(NewToken {
         token: Secret(format!("{PREFIX}{id}_{secret}")),
         id,
-    })
-}
-
-/// Finds out who calls.
-pub async fn authenticate(store: &Store, token: &str) -> Result<Caller, AccessError> {
-    let (id, secret) = token
-        .strip_prefix(PREFIX)
-        .and_then(|rest| rest.split_once('_'))
-        .ok_or(AccessError::Unauthenticated)?;
-    let plausible = |text: &str, length: usize| {
-        text.len() == length
-            && text
-                .bytes()
-                .all(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase())
-    };
-    if !plausible(id, ID_CHARS) || !plausible(secret, SECRET_CHARS) {
-        return Err(AccessError::Unauthenticated);
-    }
-    let row = store.token(id).await?.ok_or(AccessError::Unauthenticated)?;
-    let same: bool =
-        subtle::ConstantTimeEq::ct_eq(&Hash::of(&[secret.as_bytes()]).0[..], &row.secret_hash[..])
-            .into();
-    if !same || !row.live {
-        return Err(AccessError::Unauthenticated);
-    }
-    Ok(Caller {
-        tenant: row.tenant,
-        token: row.id,
-        name: row.name,
-        roles: row
-            .roles
-            .iter()
-            .filter_map(|word| Role::from_word(word))
-            .collect(),
-        actor_type: row.actor_type.as_deref().and_then(ActorType::from_word),
-        actor_id: row.actor_id,
     })
 }
 

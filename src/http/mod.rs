@@ -38,7 +38,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetRequestIdLayer};
 use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
-use tower_http::trace::{DefaultOnResponse, TraceLayer};
+use tower_http::trace::TraceLayer;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
@@ -165,7 +165,7 @@ pub fn router(app: App) -> Router {
         .layer(
             TraceLayer::new_for_http()
                 .make_span_with(span)
-                .on_response(DefaultOnResponse::new().level(tracing::Level::INFO)),
+                .on_response(log_response),
         )
         .layer(SetRequestIdLayer::new(REQUEST_ID, MakeRequestUuid))
         .layer(SetSensitiveRequestHeadersLayer::new([
@@ -181,6 +181,17 @@ fn span(request: &axum::http::Request<Body>) -> tracing::Span {
         .and_then(|id| id.to_str().ok())
         .unwrap_or_default();
     tracing::info_span!("request", method = %request.method(), path = request.uri().path(), id)
+}
+
+/// What was refused or failed is a line of the log; what went well is one for whoever asks for `debug`: an agent posts
+/// thousands of frames a second.
+fn log_response(response: &Response<Body>, latency: Duration, _: &tracing::Span) {
+    let (status, latency_ms) = (response.status().as_u16(), latency.as_millis());
+    if status >= 400 {
+        tracing::info!(status, latency_ms, "refused");
+    } else {
+        tracing::debug!(status, latency_ms, "answered");
+    }
 }
 
 fn not_found() -> Problem {

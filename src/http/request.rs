@@ -2,7 +2,7 @@
 
 use super::App;
 use super::problem::Problem;
-use crate::access::{self, AccessError, Caller};
+use crate::access::{AccessError, Caller};
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
@@ -26,11 +26,15 @@ impl FromRequestParts<App> for Authenticated {
                 .eq_ignore_ascii_case("bearer")
                 .then_some(token.trim())
         });
-        let token = token.ok_or(AccessError::Unauthenticated)?.to_owned();
-        let store = app.recorder.store().clone();
+        let token = token.ok_or(AccessError::Unauthenticated)?;
+        let tokens = app.recorder.callers();
+        if let Some(caller) = tokens.remembered(token) {
+            return Ok(Self(caller));
+        }
+        let (tokens, token) = (tokens.clone(), token.to_owned());
         let caller = app
             .recorder
-            .detached(async move { Ok(access::authenticate(&store, &token).await?) })
+            .detached(async move { Ok(tokens.look_up(&token).await?) })
             .await?;
         Ok(Self(caller))
     }

@@ -37,8 +37,12 @@ impl Recorder {
         id: String,
     ) -> Result<bool, RecordError> {
         let recorder = self.clone();
-        self.detached(async move { Ok(recorder.store.revoke_token(&tenant, &id).await?) })
-            .await
+        self.detached(async move {
+            let revoked = recorder.store.revoke_token(&tenant, &id).await?;
+            recorder.tokens.forget(&id);
+            Ok(revoked)
+        })
+        .await
     }
 
     /// Makes a tenant on behalf of an administrator of the server's first one.

@@ -20,7 +20,7 @@ mod sequencer;
 pub(crate) use admin::TokenRow;
 pub(crate) use prepare::offload;
 
-use crate::access::AccessError;
+use crate::access::{AccessError, Tokens};
 use crate::ledger::LedgerError;
 use crate::store::{self, Failure, Store, StoreError};
 use crate::vault::{RunKeys, Vault, VaultError};
@@ -197,6 +197,7 @@ pub struct Recorder {
     tasks: TaskTracker,
     followed: follow::Followed,
     sequencer: Arc<Sequencer>,
+    tokens: Tokens,
     run_keys: Arc<Mutex<LruCache<(TenantId, RunId), Arc<RunKeys>>>>,
 }
 
@@ -214,6 +215,7 @@ impl Recorder {
         let followed = follow::Followed::default();
         Self {
             sequencer: Arc::new(Sequencer::start(&store, followed.clone(), limits)),
+            tokens: Tokens::new(store.clone()),
             store,
             vault,
             tasks: TaskTracker::new(),
@@ -225,6 +227,11 @@ impl Recorder {
     /// The database.
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// The tokens of the database, to find out who calls.
+    pub fn callers(&self) -> &Tokens {
+        &self.tokens
     }
 
     /// Runs work to its end, whatever becomes of whoever waits for it: a handler that its client
