@@ -122,7 +122,7 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
     };
     let app = App {
         recorder,
-        public_host: config.public_host.clone(),
+        public_host: config.public_host.as_str().into(),
         upload_bytes: UPLOAD_BYTES,
         body_idle: BODY_IDLE,
         body_memory: Memory::new(BODY_MEMORY_MIB),

@@ -116,7 +116,7 @@ impl Recorder {
                     store::frames::stored_bytes(&mut tx, &row.run, row.chain.size()).await?;
                 tx.commit().await.map_err(StoreError::from)?;
                 Ok(Source {
-                    store: recorder.store,
+                    store: recorder.store.clone(),
                     caller,
                     keys,
                     run_keys,

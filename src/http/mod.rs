@@ -50,7 +50,7 @@ pub struct App {
     /// The rooms.
     pub recorder: Recorder,
     /// Host in the origins of new ledgers.
-    pub public_host: String,
+    pub public_host: Arc<str>,
     /// Bytes of an uploaded bundle at most.
     pub upload_bytes: usize,
     /// How long the next bytes of a body may take.

@@ -61,7 +61,7 @@ pub(crate) async fn create_tenant(
     }
     let (tenant, token) = app
         .recorder
-        .add_tenant(caller, app.public_host.clone(), request.name)
+        .add_tenant(caller, app.public_host.to_string(), request.name)
         .await?;
     let body = NewTenantBody {
         tenant: tenant.to_string(),

@@ -32,6 +32,7 @@ use onrecord_core::id::{RunId, TenantId};
 pub use queue::QueueLimits;
 use sequencer::Sequencer;
 use std::num::NonZeroUsize;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_util::task::TaskTracker;
 
@@ -189,16 +190,27 @@ impl From<LedgerError> for RecordError {
     }
 }
 
-/// The recorder: the database and the keys, and the tasks that write.
+/// The recorder: the database and the keys, and the tasks that write. Every request has one, so that cloning it is cheap.
 #[derive(Clone)]
-pub struct Recorder {
+pub struct Recorder(Arc<Shared>);
+
+/// What all clones of a recorder have.
+pub struct Shared {
     pub(crate) store: Store,
     pub(crate) vault: Arc<Vault>,
     tasks: TaskTracker,
     followed: follow::Followed,
-    sequencer: Arc<Sequencer>,
+    sequencer: Sequencer,
     tokens: Tokens,
-    run_keys: Arc<Mutex<LruCache<(TenantId, RunId), Arc<RunKeys>>>>,
+    run_keys: Mutex<LruCache<(TenantId, RunId), Arc<RunKeys>>>,
+}
+
+impl Deref for Recorder {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
 }
 
 /// Runs whose keys are kept open, the last used.
@@ -213,15 +225,15 @@ impl Recorder {
     /// The same with another bound on what may wait to be written.
     pub fn with_queue(store: Store, vault: Arc<Vault>, limits: QueueLimits) -> Self {
         let followed = follow::Followed::default();
-        Self {
-            sequencer: Arc::new(Sequencer::start(&store, followed.clone(), limits)),
+        Self(Arc::new(Shared {
+            sequencer: Sequencer::start(&store, followed.clone(), limits),
             tokens: Tokens::new(store.clone()),
             store,
             vault,
             tasks: TaskTracker::new(),
             followed,
-            run_keys: Arc::new(Mutex::new(LruCache::new(OPEN_KEYS))),
-        }
+            run_keys: Mutex::new(LruCache::new(OPEN_KEYS)),
+        }))
     }
 
     /// The database.

@@ -96,7 +96,7 @@ impl Recorder {
         let keys = self.keys(&caller.tenant).await?;
         let key = request.key.clone();
         let fingerprint = fingerprint(&request);
-        let mut tx = self.store.begin_writing(&caller.tenant).await?;
+        let mut tx = self.store.begin(&caller.tenant).await?;
         let mut tenant = store::tenants::lock(&mut tx, &caller.tenant).await?;
         if let Some(key) = &key
             && let Some(run) = store::runs::opened_with(&mut tx, &caller.tenant, key).await?

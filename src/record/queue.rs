@@ -49,7 +49,19 @@ pub(super) enum Outcome {
     Known(Box<Prepared>, bool, u64),
 }
 
-impl Submission {
+/// What waits, of one run of one tenant.
+pub(super) trait Waits {
+    /// Whose it is.
+    fn place(&self) -> (&TenantId, &RunId);
+    /// What it counts for.
+    fn size(&self) -> Size;
+}
+
+impl Waits for Submission {
+    fn place(&self) -> (&TenantId, &RunId) {
+        (&self.tenant, &self.run)
+    }
+
     fn size(&self) -> Size {
         Size {
             frames: self.frames.len(),
@@ -58,8 +70,9 @@ impl Submission {
     }
 }
 
+/// Frames, and bytes of frames and ciphertexts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Size {
+pub(super) struct Size {
     frames: usize,
     bytes: usize,
 }
@@ -84,29 +97,46 @@ impl Size {
 }
 
 /// The submissions that wait.
-pub(super) struct Queue {
+pub(super) struct Queue<T> {
     limits: QueueLimits,
     size: Size,
     submissions: usize,
-    tenants: HashMap<TenantId, OfTenant>,
+    tenants: HashMap<TenantId, OfTenant<T>>,
     /// Whose turn it is; each tenant that has something waiting, once.
     turns: VecDeque<TenantId>,
 }
 
-#[derive(Default)]
-struct OfTenant {
+struct OfTenant<T> {
     size: Size,
-    runs: HashMap<RunId, OfRun>,
+    runs: HashMap<RunId, OfRun<T>>,
     turns: VecDeque<RunId>,
 }
 
-#[derive(Default)]
-struct OfRun {
+struct OfRun<T> {
     size: Size,
-    waiting: VecDeque<(Submission, Size)>,
+    waiting: VecDeque<(T, Size)>,
 }
 
-impl Queue {
+impl<T> Default for OfTenant<T> {
+    fn default() -> Self {
+        Self {
+            size: Size::default(),
+            runs: HashMap::new(),
+            turns: VecDeque::new(),
+        }
+    }
+}
+
+impl<T> Default for OfRun<T> {
+    fn default() -> Self {
+        Self {
+            size: Size::default(),
+            waiting: VecDeque::new(),
+        }
+    }
+}
+
+impl<T: Waits> Queue<T> {
     pub(super) fn new(limits: QueueLimits) -> Self {
         Self {
             limits,
@@ -127,10 +157,11 @@ impl Queue {
     }
 
     /// Takes a submission, or gives it back where there is no room.
-    pub(super) fn push(&mut self, submission: Submission) -> Result<(), Submission> {
+    pub(super) fn push(&mut self, submission: T) -> Result<(), T> {
         let size = submission.size();
-        let tenant = self.tenants.get(&submission.tenant);
-        let run = tenant.and_then(|tenant| tenant.runs.get(&submission.run));
+        let (of_tenant, of_run) = submission.place();
+        let tenant = self.tenants.get(of_tenant);
+        let run = tenant.and_then(|tenant| tenant.runs.get(of_run));
         let fits = self.size.fits(size, self.limits, 1)
             && tenant.is_none_or(|tenant| tenant.size.fits(size, self.limits, 2))
             && run.is_none_or(|run| run.size.fits(size, self.limits, 4));
@@ -139,14 +170,14 @@ impl Queue {
         }
         self.size.add(size);
         self.submissions += 1;
-        let tenant = self.tenants.entry(submission.tenant.clone()).or_default();
+        let tenant = self.tenants.entry(of_tenant.clone()).or_default();
         if tenant.turns.is_empty() {
-            self.turns.push_back(submission.tenant.clone());
+            self.turns.push_back(of_tenant.clone());
         }
         tenant.size.add(size);
-        let run = tenant.runs.entry(submission.run.clone()).or_default();
+        let run = tenant.runs.entry(of_run.clone()).or_default();
         if run.waiting.is_empty() {
-            tenant.turns.push_back(submission.run.clone());
+            tenant.turns.push_back(of_run.clone());
         }
         run.size.add(size);
         run.waiting.push_back((submission, size));
@@ -155,7 +186,7 @@ impl Queue {
 
     /// The next submissions, up to so many frames and bytes and at least one: in turn one of each tenant, and of
     /// each of its runs.
-    pub(super) fn take(&mut self, frames: usize, bytes: usize) -> Vec<Submission> {
+    pub(super) fn take(&mut self, frames: usize, bytes: usize) -> Vec<T> {
         let (mut taken, mut size) = (Vec::new(), Size::default());
         while size.frames < frames && size.bytes < bytes {
             let Some(tenant) = self.turns.pop_front() else {
@@ -180,8 +211,8 @@ impl Queue {
     }
 }
 
-impl OfTenant {
-    fn next(&mut self) -> Option<(Submission, Size)> {
+impl<T> OfTenant<T> {
+    fn next(&mut self) -> Option<(T, Size)> {
         let run = self.turns.pop_front()?;
         let of_run = self.runs.get_mut(&run)?;
         let (submission, size) = of_run.waiting.pop_front()?;
@@ -193,5 +224,106 @@ impl OfTenant {
             self.turns.push_back(run);
         }
         Some((submission, size))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    struct Item {
+        tenant: TenantId,
+        run: RunId,
+        size: Size,
+        number: usize,
+    }
+
+    impl Waits for Item {
+        fn place(&self) -> (&TenantId, &RunId) {
+            (&self.tenant, &self.run)
+        }
+
+        fn size(&self) -> Size {
+            self.size
+        }
+    }
+
+    fn item(number: usize, (tenant, run): (u8, u8), frames: usize, bytes: usize) -> Item {
+        Item {
+            tenant: format!("t_{tenant:016}").parse().unwrap(),
+            run: RunId::from_bits(u128::from(tenant) << 8 | u128::from(run)),
+            size: Size { frames, bytes },
+            number,
+        }
+    }
+
+    const LIMITS: QueueLimits = QueueLimits {
+        frames: 40,
+        bytes: 4_000,
+    };
+
+    /// What the items count for that are of the same tenant, and of the same run, and all of them.
+    fn sizes(waiting: &[Item], like: &Item) -> [Size; 3] {
+        let mut sizes = [Size::default(); 3];
+        for one in waiting {
+            sizes[0].add(one.size);
+            if one.tenant == like.tenant {
+                sizes[1].add(one.size);
+            }
+            if one.run == like.run {
+                sizes[2].add(one.size);
+            }
+        }
+        sizes
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost_or_overtaken_and_everybody_has_a_turn(
+            steps in prop::collection::vec(((0_u8..3, 0_u8..3), 1_usize..9, 1_usize..900, 0_usize..12), 1..200)
+        ) {
+            let mut queue = Queue::new(LIMITS);
+            // The model: all that waits, in the order in which it came.
+            let mut waiting: Vec<Item> = Vec::new();
+            for (number, (place, frames, bytes, take)) in steps.into_iter().enumerate() {
+                let item = item(number, place, frames, bytes);
+                let held = sizes(&waiting, &item);
+                let room = [1, 2, 4].into_iter().zip(held).all(|(part, held)| {
+                    held.frames == 0
+                        || held.frames + frames <= LIMITS.frames / part
+                            && held.bytes + bytes <= LIMITS.bytes / part
+                });
+                prop_assert_eq!(queue.push(item.clone()).is_ok(), room);
+                if room {
+                    waiting.push(item);
+                }
+                if take == 0 {
+                    continue;
+                }
+                let before = waiting.clone();
+                let taken = queue.take(take, usize::MAX);
+                let frames: usize = taken.iter().map(|one| one.size.frames).sum();
+                let last = taken.last().map_or(0, |one| one.size.frames);
+                prop_assert!(frames - last < take, "no more than asked for, but for the last");
+                for (place, one) in taken.iter().enumerate() {
+                    let first = waiting.iter().position(|other| other.run == one.run).unwrap();
+                    prop_assert_eq!(&waiting.remove(first), one, "in the order of its run");
+                    // Of another tenant that waits, one was taken since the last of this one.
+                    let earlier = taken[..place].iter().rposition(|other| other.tenant == one.tenant);
+                    if let Some(earlier) = earlier {
+                        for other in before.iter().filter(|other| other.tenant != one.tenant) {
+                            let had_turn = taken[earlier..place].iter().any(|between| between.tenant == other.tenant);
+                            let waits = waiting.contains(other) && !taken[..place].contains(other);
+                            prop_assert!(had_turn || !waits, "everybody has a turn");
+                        }
+                    }
+                }
+                prop_assert_eq!(queue.is_empty(), waiting.is_empty());
+            }
+            let rest = queue.take(usize::MAX, usize::MAX);
+            prop_assert_eq!(rest.len(), waiting.len());
+        }
     }
 }

@@ -75,7 +75,7 @@ impl Recorder {
 
     async fn lock(&self, caller: &Caller, run: &RunId) -> Result<Locked, RecordError> {
         let keys = self.keys(&caller.tenant).await?;
-        let mut tx = self.store.begin_writing(&caller.tenant).await?;
+        let mut tx = self.store.begin(&caller.tenant).await?;
         // First the tenant, then the run, as everybody who needs both does: no two can wait for each other.
         let tenant = store::tenants::lock(&mut tx, &caller.tenant).await?;
         let (row, now) = store::runs::lock(&mut tx, run)

@@ -63,7 +63,7 @@ struct Shared {
 }
 
 struct Waiting {
-    queue: Queue,
+    queue: Queue<Submission>,
     closed: bool,
 }
 

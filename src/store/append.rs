@@ -17,6 +17,7 @@ use onrecord_core::timestamp::Timestamp;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions as _, Executor as _, PgConnection, Row as _};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What is to be added to one run.
@@ -42,7 +43,7 @@ pub(crate) struct Written {
 
 /// The connection that batches are written on, opened when it is needed.
 pub(crate) struct Writer {
-    options: PgConnectOptions,
+    options: Arc<PgConnectOptions>,
     session: Option<Session>,
 }
 
@@ -87,10 +88,7 @@ impl Session {
     async fn open(options: &PgConnectOptions) -> Result<Self, StoreError> {
         let mut connection = options.connect().await?;
         super::set_up(&mut connection).await?;
-        sqlx::query(PLANS)
-            .bind(false)
-            .execute(&mut connection)
-            .await?;
+        connection.execute(sqlx::raw_sql(PLANS)).await?;
         let now: Time = sqlx::query_scalar("select clock_timestamp()")
             .fetch_one(&mut connection)
             .await?;
@@ -145,18 +143,10 @@ impl Session {
 }
 
 /// Locks are taken in the order of runs only where the plan goes from the batch to the table: no scans, no hashes. The
-/// plan is kept for long, so it must not be that of a table that was small once.
-const PLANS: &str = "select set_config('enable_' || what, 'off', $1)
-  from unnest(array['seqscan', 'bitmapscan', 'hashjoin', 'mergejoin']) as what";
-
-impl Store {
-    /// Begins a transaction that sees one tenant and may [`write`].
-    pub(crate) async fn begin_writing(&self, tenant: &TenantId) -> Result<Tx, StoreError> {
-        let mut tx = self.begin(tenant).await?;
-        sqlx::query(PLANS).bind(true).execute(&mut *tx).await?;
-        Ok(tx)
-    }
-}
+/// statement is planned once, since planning it for each batch would cost more than carrying it out; and the plan must
+/// not be that of a table that was small once.
+const PLANS: &str = "set enable_seqscan = off; set enable_bitmapscan = off; set enable_hashjoin = off;
+  set enable_mergejoin = off; set plan_cache_mode = force_generic_plan";
 
 /// Writes the frames of one run in a transaction that holds its lock.
 pub(crate) async fn write_locked(
@@ -205,8 +195,8 @@ with v as (
 )
 select clock_timestamp() as now, array(select run from moved) as moved, array(select run from known) as known";
 
-/// Writes to runs, each at most once, on a connection whose [`PLANS`] are set. `now` is what the writer took the
-/// database's clock for: nothing is written where that is more than 2 s wrong.
+/// Writes to runs, each at most once; to several only in a [`Session`], whose plans lock them in order. `now` is what
+/// the writer took the database's clock for: nothing is written where that is more than 2 s wrong.
 pub(crate) async fn write(
     connection: &mut PgConnection,
     now: Timestamp,

@@ -24,6 +24,7 @@ use sqlx::{
     Transaction,
 };
 use std::str::FromStr as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 static MIGRATIONS: Migrator = sqlx::migrate!();
@@ -154,7 +155,7 @@ pub(crate) type Tx = Transaction<'static, Postgres>;
 #[derive(Clone)]
 pub struct Store {
     pool: PgPool,
-    options: PgConnectOptions,
+    options: Arc<PgConnectOptions>,
 }
 
 /// How long a statement may take; an append takes milliseconds, a page of a long run a second.
@@ -170,7 +171,10 @@ impl Store {
             .after_connect(|connection, _| Box::pin(async move { set_up(connection).await }))
             .connect_with(options.clone())
             .await?;
-        Ok(Self { pool, options })
+        Ok(Self {
+            pool,
+            options: Arc::new(options),
+        })
     }
 
     /// Brings the tables of a database to this version, as a role that may own them.
@@ -268,7 +272,7 @@ impl Store {
     }
 
     /// How to connect.
-    fn options(&self) -> &PgConnectOptions {
+    fn options(&self) -> &Arc<PgConnectOptions> {
         &self.options
     }
 
