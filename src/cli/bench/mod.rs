@@ -97,8 +97,18 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+/// The longest request, which every connection keeps a copy of.
+const REQUEST_BYTES: usize = 64 * 1024 * 1024;
+
 /// Runs the command.
 pub async fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
+    let request = (args.payload_bytes + args.frame_bytes).saturating_mul(args.batch as usize);
+    anyhow::ensure!(
+        request <= REQUEST_BYTES,
+        "{} frames with {} bytes of payload are a request of more than 64 MiB: --batch or --payload-bytes must be less",
+        args.batch,
+        args.payload_bytes
+    );
     // Asked for before anything is started, so that Ctrl-C never leaves a server or a folder behind.
     let asked = super::serve::stop_signal()?;
     let mut closed = signal(SignalKind::hangup())?;
