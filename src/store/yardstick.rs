@@ -162,7 +162,7 @@ impl Yardstick {
             name,
         };
         if let Err(error) = made.prepare().await {
-            let _ = made.drop().await;
+            let _ = made.remove().await;
             return Err(error);
         }
         Ok(made)
@@ -184,11 +184,6 @@ impl Yardstick {
         }
         connection.close().await?;
         Ok(())
-    }
-
-    /// The database's name.
-    pub fn name(&self) -> &str {
-        &self.name
     }
 
     /// Empties the tables, so that each measurement begins alike, with so many runs to chain rows in.
@@ -239,7 +234,7 @@ impl Yardstick {
     ///
     /// # Errors
     /// The database does not answer.
-    pub async fn drop(self) -> Result<(), StoreError> {
+    pub async fn remove(&self) -> Result<(), StoreError> {
         let mut connection = connect(&self.admin).await?;
         let drop = AssertSqlSafe(format!(
             "drop database if exists \"{}\" with (force)",

@@ -373,6 +373,11 @@ async fn what_cannot_be_measured_is_told() {
             2,
             "single_hot_run, single_many_runs, batch, payload, lone",
         ),
+        (
+            &["--batch", "1000", "--payload-bytes", "100000"],
+            1,
+            "a request of more than 64 MiB",
+        ),
         (&["--baseline"], 1, "--baseline needs --database-url"),
         (&["--frame-bytes", "100"], 1, "--frame-bytes must be "),
         (

@@ -5,7 +5,7 @@ use super::report::Sample;
 use super::workload::Plan;
 use crate::cli::temporary;
 use crate::store::yardstick::{Insert, Inserted, Yardstick};
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -78,13 +78,10 @@ impl Plain {
         Ok(Sample::of_rows(inserted))
     }
 
-    /// Drops the database.
-    pub async fn drop(self) -> anyhow::Result<()> {
-        // The loop's thread has its own hold on it; whoever stops in the middle leaves the process anyway.
-        match Arc::try_unwrap(self.yardstick) {
-            Ok(yardstick) => Ok(yardstick.drop().await?),
-            Err(held) => bail!("the database {} could not be dropped", held.name()),
-        }
+    /// Drops the database, also under what still writes to it.
+    pub async fn remove(self) -> anyhow::Result<()> {
+        let removed = self.yardstick.remove().await;
+        removed.context("the database of --baseline could not be dropped")
     }
 
     async fn own_loop(

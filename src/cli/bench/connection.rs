@@ -293,6 +293,8 @@ mod tests {
         assert_eq!(counted(200, 3, &stopped), (1, one("200 body_broken", 2)));
     }
 
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
+
     /// What is read of an answer that comes in these pieces.
     async fn read(pieces: &'static [&'static str]) -> Result<(u16, String), String> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -300,6 +302,8 @@ mod tests {
         tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
             stream.set_nodelay(true).unwrap();
+            // Closed over a request that nobody read, a connection is reset.
+            stream.read_exact(&mut [0; REQUEST.len()]).await.unwrap();
             for piece in pieces {
                 stream.write_all(piece.as_bytes()).await.unwrap();
                 stream.flush().await.unwrap();
@@ -307,7 +311,7 @@ mod tests {
             }
         });
         let mut connection = Connection::open(address).await.unwrap();
-        match connection.ask(b"GET / HTTP/1.1\r\n\r\n").await {
+        match connection.ask(REQUEST).await {
             Ok(answer) => Ok((
                 answer.status,
                 String::from_utf8_lossy(answer.body).into_owned(),

@@ -13,6 +13,7 @@ mod request;
 mod runs;
 mod server;
 mod session;
+mod tables;
 mod workload;
 
 use super::terminal;
@@ -20,6 +21,7 @@ use server::PrivateServer;
 use session::Session;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tokio::signal::unix::{SignalKind, signal};
 use workload::Workload;
 
 /// Exit code of a command that Ctrl-C ended, as shells say it.
@@ -95,35 +97,54 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+/// The longest request, which every connection keeps a copy of.
+const REQUEST_BYTES: usize = 64 * 1024 * 1024;
+
 /// Runs the command.
 pub async fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
+    let request = (args.payload_bytes + args.frame_bytes).saturating_mul(args.batch as usize);
+    anyhow::ensure!(
+        request <= REQUEST_BYTES,
+        "{} frames with {} bytes of payload are a request of more than 64 MiB: --batch or --payload-bytes must be less",
+        args.batch,
+        args.payload_bytes
+    );
     // Asked for before anything is started, so that Ctrl-C never leaves a server or a folder behind.
-    let stop = super::serve::stop_signal()?;
-    tokio::pin!(stop);
-    let mut private = match &args.url {
-        Some(_) => None,
-        None => {
-            terminal::tell("starting a private server");
-            tokio::select! {
-                server = PrivateServer::start(args.postgres_bin.as_deref()) => Some(server?),
-                () = &mut stop => return Ok(ExitCode::from(INTERRUPTED)),
-            }
+    let asked = super::serve::stop_signal()?;
+    let mut closed = signal(SignalKind::hangup())?;
+    let stop = async {
+        tokio::select! {
+            () = asked => {}
+            _ = closed.recv() => {} // The terminal is gone.
         }
     };
-    let done = measured(&args, &mut private, stop).await;
-    if let Some(private) = private {
-        private.stop().await?;
+    if args.url.is_some() {
+        return measured(&args, None, stop).await;
     }
-    done
+    terminal::tell("starting a private server");
+    let mut private = PrivateServer::start(args.postgres_bin.as_deref())?;
+    let done = measured(&args, Some(&mut private), stop).await;
+    let stopped = private.stop().await;
+    // What went wrong first says more than what went wrong because of it.
+    let code = done?;
+    stopped?;
+    Ok(code)
 }
 
 /// Measures and prints, unless it is stopped or the private server ends.
 async fn measured(
     args: &BenchArgs,
-    private: &mut Option<PrivateServer>,
+    mut private: Option<&mut PrivateServer>,
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<ExitCode> {
-    let mut session = Session::begin(args, private.as_ref()).await?;
+    tokio::pin!(stop);
+    if let Some(private) = &mut private {
+        tokio::select! {
+            ready = private.ready(args.postgres_bin.as_deref()) => ready?,
+            () = &mut stop => return Ok(ExitCode::from(INTERRUPTED)),
+        }
+    }
+    let mut session = Session::begin(args, private.as_deref()).await?;
     let failed = async {
         match private {
             Some(private) => private.failed().await,
@@ -135,12 +156,14 @@ async fn measured(
         error = failed => Some(Err(error)),
         () = stop => None,
     };
-    session.end().await?;
+    let ended = session.end().await;
     let Some(report) = report else {
         terminal::tell("stopped before its end: nothing is printed");
+        ended?;
         return Ok(ExitCode::from(INTERRUPTED));
     };
     let report = report?;
+    ended?;
     if args.json {
         terminal::show(&report.json()?)?;
     } else {

@@ -2,11 +2,9 @@
 
 use super::load::Tally;
 use super::workload::{Figure, Item, Plan, Ratio};
-use crate::cli::terminal::{Column, Screen, show, table};
 use crate::store::yardstick::Inserted;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::time::Duration;
 
 /// One measurement of one round. What could not be measured is `None`.
@@ -45,7 +43,6 @@ impl Serialize for Number {
 }
 
 /// A count as a number; counts are far below 2^53.
-#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
 pub(super) fn count(value: u64) -> f64 {
     value as f64
 }
@@ -182,11 +179,11 @@ struct Bytes {
 }
 
 impl Series {
-    fn spread(&self, of: impl Fn(&Sample) -> Option<Number>) -> Option<Spread> {
+    pub fn spread(&self, of: impl Fn(&Sample) -> Option<Number>) -> Option<Spread> {
         Spread::of(self.rounds.iter().filter_map(of).map(|number| number.0))
     }
 
-    fn total(&self, of: impl Fn(&Sample) -> &BTreeMap<String, u64>) -> BTreeMap<&str, u64> {
+    pub fn total(&self, of: impl Fn(&Sample) -> &BTreeMap<String, u64>) -> BTreeMap<&str, u64> {
         let mut total = BTreeMap::new();
         for sample in &self.rounds {
             for name in of(sample).keys() {
@@ -250,7 +247,7 @@ pub(super) struct Report {
 
 impl Report {
     /// Each ratio that has both its sides, over the rounds.
-    fn compared(&self) -> Vec<(&str, Spread)> {
+    pub fn compared(&self) -> Vec<(&str, Spread)> {
         let find = |item: Item| self.series.iter().find(|one| one.item == item);
         let mut compared = Vec::new();
         for ratio in &self.ratios {
@@ -309,120 +306,6 @@ impl Report {
         });
         Ok(format!("{document}\n"))
     }
-
-    /// Tables.
-    pub fn print(&self) -> anyhow::Result<()> {
-        let screen = Screen::stdout();
-        show(&self.speeds(screen))?;
-        show("\n")?;
-        show(&self.costs(screen))?;
-        let mut text = String::new();
-        for one in &self.series {
-            let named = one
-                .total(|sample| &sample.refused)
-                .into_iter()
-                .map(|(name, count)| ("refused", name, count))
-                .chain(
-                    one.total(|sample| &sample.errors)
-                        .into_iter()
-                        .map(|(name, count)| ("error", name, count)),
-                );
-            for (what, name, count) in named {
-                let _ = writeln!(text, "{}: {what}: {name}: {count}", one.plan.name);
-            }
-        }
-        if !text.is_empty() {
-            show(&format!("\n{text}"))?;
-        }
-        let rows: Vec<Vec<String>> = self
-            .compared()
-            .into_iter()
-            .map(|(name, spread)| {
-                let of = |number: Number| format!("{:.3}", number.0);
-                vec![
-                    name.to_owned(),
-                    of(spread.median),
-                    of(spread.min),
-                    of(spread.max),
-                ]
-            })
-            .collect();
-        if !rows.is_empty() {
-            let columns = ["RATIO", "MEDIAN", "MIN", "MAX"].map(Column::kept);
-            show(&format!("\n{}", table(screen, &columns, &rows)))?;
-        }
-        Ok(())
-    }
-
-    fn speeds(&self, screen: Screen) -> String {
-        let columns = [
-            "WORKLOAD", "CONN", "FRAMES/S", "MIN-MAX", "P50 MS", "P99 MS", "P99.9",
-        ];
-        let rows = self.series.iter().map(|one| {
-            let rate = one.spread(|sample| Some(sample.per_second));
-            let range = rate.map(|rate| format!("{:.0}-{:.0}", rate.min.0, rate.max.0));
-            let ms = |spread: Option<Spread>| shown(spread, 2);
-            vec![
-                one.plan.name.to_owned(),
-                one.plan.connections.to_string(),
-                shown(rate, 0),
-                range.unwrap_or_default(),
-                ms(one.spread(|sample| sample.p50_ms)),
-                ms(one.spread(|sample| sample.p99_ms)),
-                ms(one.spread(|sample| sample.p99_9_ms)),
-            ]
-        });
-        table(
-            screen,
-            &columns.map(Column::kept),
-            &rows.collect::<Vec<_>>(),
-        )
-    }
-
-    fn costs(&self, screen: Screen) -> String {
-        let columns = [
-            "A FRAME", "SERVER", "POSTGRES", "CLIENT", "BYTES", "STORED", "WAL", "FAILED",
-        ];
-        let rows = self.series.iter().map(|one| {
-            let cpu = |spread: Option<Spread>| match spread {
-                Some(_) => format!("{} µs", shown(spread, 1)),
-                None => NOT_MEASURED.to_owned(),
-            };
-            let failed: u64 = one.total(|sample| &sample.refused).values().sum::<u64>()
-                + one.total(|sample| &sample.errors).values().sum::<u64>();
-            vec![
-                one.plan.name.to_owned(),
-                cpu(one.spread(|sample| sample.server_cpu_us)),
-                cpu(one.spread(|sample| sample.postgres_cpu_us)),
-                cpu(one.spread(|sample| sample.client_cpu_us)),
-                shown(one.spread(|sample| sample.frame_bytes), 0),
-                shown(one.spread(|sample| sample.stored_bytes), 0),
-                shown(one.spread(|sample| sample.wal_bytes), 0),
-                failed.to_string(),
-            ]
-        });
-        let rows: Vec<_> = rows.collect();
-        let is_all_there = rows.iter().flatten().all(|cell| cell != NOT_MEASURED);
-        let legend = if is_all_there {
-            ""
-        } else {
-            "-: not measured\n"
-        };
-        format!(
-            "{}{legend}",
-            table(screen, &columns.map(Column::kept), &rows)
-        )
-    }
-}
-
-const NOT_MEASURED: &str = "-";
-
-/// A median, with so many digits after the point.
-fn shown(spread: Option<Spread>, digits: usize) -> String {
-    spread.map_or_else(
-        || NOT_MEASURED.to_owned(),
-        |spread| format!("{:.digits$}", spread.median.0),
-    )
 }
 
 #[cfg(test)]

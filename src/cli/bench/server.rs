@@ -22,6 +22,8 @@ const FOREIGN: [&str; 7] = [
     "ONRECORD_LISTEN",
     "ONRECORD_LOG_JSON",
 ];
+/// The data folder in the temporary one.
+const DATA: &str = "data";
 /// Lines of a server's log that are repeated when it ends.
 const TOLD: usize = 12;
 
@@ -42,19 +44,18 @@ pub(super) struct PrivateServer {
 }
 
 impl PrivateServer {
-    /// Starts it, and returns when it serves. Settings of `serve` in the environment hold, such as
+    /// Starts it; [`PrivateServer::ready`] says when it serves. Settings of `serve` in the environment hold, such as
     /// `ONRECORD_CONNECTIONS`, but not those that say where it is.
     ///
     /// # Errors
-    /// It does not start; the error has the end of its log.
-    pub async fn start(postgres_bin: Option<&Path>) -> anyhow::Result<Self> {
+    /// The program cannot be run.
+    pub fn start(postgres_bin: Option<&Path>) -> anyhow::Result<Self> {
         let folder = temporary::folder("onrecord-bench-")?;
         warn_of_memory(folder.path());
-        let data_dir = folder.path().join("data");
         let mut command = Command::new(std::env::current_exe().context("where is this program?")?);
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
-            .arg(&data_dir)
+            .arg(folder.path().join(DATA))
             .env("RUST_LOG", "warn")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -72,7 +73,7 @@ impl PrivateServer {
         let Some(errors) = child.stderr.take() else {
             bail!("the server's log cannot be read");
         };
-        let mut server = Self {
+        Ok(Self {
             child,
             log: BufReader::new(errors).lines(),
             last: VecDeque::new(),
@@ -81,10 +82,17 @@ impl PrivateServer {
             token: String::new(),
             database_url: String::new(),
             postgres_bin: PathBuf::new(),
-        };
-        server.url = server.announced().await?;
-        server.look(&data_dir, postgres_bin)?;
-        Ok(server)
+        })
+    }
+
+    /// Returns when it serves. `postgres_bin` is as for the start.
+    ///
+    /// # Errors
+    /// It ended; the error has the end of its log.
+    pub async fn ready(&mut self, postgres_bin: Option<&Path>) -> anyhow::Result<()> {
+        self.url = self.announced().await?;
+        let data_dir = self.folder.path().join(DATA);
+        self.look(&data_dir, postgres_bin)
     }
 
     /// Waits for the line that says where it is.
@@ -166,8 +174,8 @@ impl PrivateServer {
 
 /// A commit into memory costs nothing, and says nothing of a disk.
 fn warn_of_memory(folder: &Path) {
-    const TMPFS: i64 = 0x0102_1994;
-    let is_memory = rustix::fs::statfs(folder).is_ok_and(|found| i64::from(found.f_type) == TMPFS);
+    const TMPFS: u64 = 0x0102_1994; // statfs(2)
+    let is_memory = rustix::fs::statfs(folder).is_ok_and(|found| found.f_type as u64 == TMPFS);
     if is_memory {
         terminal::tell(format_args!(
             "warning: {} is in memory, where a durable write costs nothing: name a folder on a disk with TMPDIR",

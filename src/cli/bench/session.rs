@@ -130,7 +130,7 @@ impl<'a> Session<'a> {
         for round in 1..=self.args.rounds {
             for one in &mut series {
                 let sample = match one.item {
-                    Item::Ours(workload) => self.load(workload, one.plan).await,
+                    Item::Ours(_) => self.load(one.plan).await,
                     Item::Plain(baseline) => self.insert(baseline, one.plan).await,
                 };
                 let sample = sample.with_context(|| format!("measuring {}", one.plan.name))?;
@@ -158,7 +158,7 @@ impl<'a> Session<'a> {
     /// Drops what was made beside the server.
     pub async fn end(self) -> anyhow::Result<()> {
         match self.plain {
-            Some(plain) => plain.drop().await,
+            Some(plain) => plain.remove().await,
             None => Ok(()),
         }
     }
@@ -170,9 +170,7 @@ impl<'a> Session<'a> {
         };
         let frame_bytes = self.args.frame_bytes;
         let bare = runs::sized(&self.client, id, frame_bytes, 0).await?;
-        let with_payload = items(self.args)
-            .iter()
-            .any(|item| *item == Item::Ours(Workload::Payload));
+        let with_payload = items(self.args).contains(&Item::Ours(Workload::Payload));
         let laden = if with_payload {
             let payload_bytes = self.args.payload_bytes;
             // Another run, so that the numbers of both frames have as many digits.
@@ -204,8 +202,7 @@ impl<'a> Session<'a> {
         Ok(self.args.frame_bytes + payload)
     }
 
-    async fn load(&mut self, workload: Workload, plan: Plan) -> anyhow::Result<Sample> {
-        debug_assert_eq!(workload.plan(self.args).name, plan.name);
+    async fn load(&mut self, plan: Plan) -> anyhow::Result<Sample> {
         let shape = self.size(plan)?.shape;
         let opened = Arc::new(runs::open(&self.client, plan.runs).await?);
         let empty = runs::held(&self.client, &opened).await?;
