@@ -35,7 +35,8 @@ pub(super) trait Target {
     /// The target's own position for one of the input that has been read.
     fn position(&self, at: usize) -> usize;
     fn open(&mut self) -> Self::Object;
-    fn member(&mut self, object: &mut Self::Object, key: Key, place: Place);
+    /// A member of an object at `depth` was read.
+    fn member(&mut self, object: &mut Self::Object, key: Key, place: Place, depth: usize);
     /// The object ends at `at`, where its bracket stands; `depth` is its own.
     fn close(
         &mut self,
@@ -185,7 +186,7 @@ impl<T: Target> Scanner<'_, T> {
             value,
             end: self.target.position(self.at),
         };
-        self.target.member(object, key, place);
+        self.target.member(object, key, place, self.depth);
         Ok(())
     }
 
