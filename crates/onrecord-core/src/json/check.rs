@@ -51,7 +51,7 @@ impl Target for Checker<'_> {
             *self.differs = true;
         }
         *last = Some(key);
-        if depth == 1 && key.raw(self.text) == self.wanted {
+        if depth == 1 && self.text.as_bytes()[key.start..key.end] == *self.wanted.as_bytes() {
             self.found = Some(place.value..place.end);
         }
     }

@@ -20,25 +20,12 @@ impl Key {
         &text[self.start..self.end]
     }
 
-    /// The first eight bytes of a plain key as a number that orders as they do, with zeros, which no key has,
-    /// after a shorter one; `None` close to the end of the text.
-    #[inline]
-    fn first_bytes(self, bytes: &[u8]) -> Option<u64> {
-        let word = u64::from_be_bytes(*bytes.get(self.start..)?.first_chunk()?);
-        let length = (self.end - self.start).min(8) as u32;
-        let beyond = u64::MAX.checked_shr(8 * length).unwrap_or(0);
-        Some(word & !beyond)
-    }
-
     /// The order of two keys, after unescaping.
     #[inline]
     pub(super) fn compare(self, other: Self, text: &str) -> Ordering {
         if self.plain && other.plain {
             let bytes = text.as_bytes();
-            match (self.first_bytes(bytes), other.first_bytes(bytes)) {
-                (Some(own), Some(others)) if own != others => own.cmp(&others),
-                _ => bytes[self.start..self.end].cmp(&bytes[other.start..other.end]),
-            }
+            bytes[self.start..self.end].cmp(&bytes[other.start..other.end])
         } else {
             Units::of(self.raw(text)).cmp(Units::of(other.raw(text)))
         }

@@ -170,8 +170,13 @@ impl<T: Target> Scanner<'_, T> {
         if self.peek() != b'"' {
             return Err(self.syntax());
         }
-        let start = self.target.position(self.at);
-        let key = self.string()?;
+        let (start, from) = (self.target.position(self.at), self.at);
+        let plain = self.string()?;
+        let key = Key {
+            start: from + 1,
+            end: self.at - 1,
+            plain,
+        };
         self.space();
         if self.peek() != b':' {
             return Err(self.syntax());
@@ -224,19 +229,18 @@ impl<T: Target> Scanner<'_, T> {
         Ok(())
     }
 
+    /// Steps over a string; whether it is ASCII without an escape.
     #[inline]
-    fn string(&mut self) -> Result<Key, Box<JsonError>> {
+    fn string(&mut self) -> Result<bool, Box<JsonError>> {
         let bytes = self.text.as_bytes();
-        let start = self.at + 1;
         let mut plain = true;
-        self.at = start;
+        self.at += 1;
         loop {
             self.at = text::plain_run(bytes, self.at);
             match self.peek() {
                 b'"' => {
-                    let end = self.at;
                     self.at += 1;
-                    return Ok(Key { start, end, plain });
+                    return Ok(plain);
                 }
                 b'\\' => self.escape()?,
                 0x80.. => {
