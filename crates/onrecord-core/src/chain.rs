@@ -5,15 +5,16 @@
 
 mod links;
 mod saved;
+mod seen;
 
 pub use links::{Links, Opened, ReadFrame};
+pub use seen::Seen;
 
 use crate::digest::Hash;
 use crate::frame::{BadFrame, Draft, Frame};
 use crate::id::{RunId, TenantId};
-use crate::json::{self, Limits, NotCanonical};
+use crate::json::NotCanonical;
 use crate::timestamp::Timestamp;
-use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -80,39 +81,6 @@ pub struct Fault {
     pub detail: String,
 }
 
-/// The keys and commitments of a run, which are unique in it. Where a database keeps them unique the
-/// chain is extended without.
-#[derive(Clone, Debug, Default)]
-pub struct Seen {
-    keys: BTreeSet<[u8; 16]>,
-    commits: BTreeSet<[u8; 16]>,
-}
-
-impl Seen {
-    /// Half a digest tells two texts apart: 2^64 tries for a collision, and one would only refuse a run.
-    fn digest(bytes: &[u8]) -> [u8; 16] {
-        let hash = Hash::of(&[bytes]);
-        let mut half = [0; 16];
-        half.copy_from_slice(&hash.0[..16]);
-        half
-    }
-
-    fn add(&mut self, frame: &Frame<'_>) -> Result<(), String> {
-        if !self.keys.insert(Self::digest(frame.key.as_bytes())) {
-            return Err(format!("the key {:?} is an earlier frame's", frame.key));
-        }
-        for payload in frame.payloads() {
-            if !self.commits.insert(Self::digest(&payload.commit.0)) {
-                return Err(format!(
-                    "the commitment {} is an earlier payload's",
-                    payload.commit
-                ));
-            }
-        }
-        Ok(())
-    }
-}
-
 /// A run up to some frame: everything that the next frame, the seal and a head need, of a size that
 /// does not grow with the run.
 #[derive(Clone)]
@@ -173,14 +141,14 @@ impl Chain {
     /// Errors: `frame_json`, `frame_canonical`, `suite` or `frame_shape`.
     pub fn read(bytes: &[u8], seq: u64) -> Result<Frame<'_>, Fault> {
         let fault = |code, detail| Fault { code, seq, detail };
-        json::check_canonical(bytes, Limits::FRAME).map_err(|error| match error {
+        let read = Frame::canonical(bytes).map_err(|error| match error {
             NotCanonical::Json(error) => fault(FrameCode::FrameJson, format!("{error}")),
             NotCanonical::Differs { offset } => fault(
                 FrameCode::FrameCanonical,
                 format!("not the canonical spelling at byte {offset}"),
             ),
         })?;
-        Frame::of_canonical(bytes).map_err(|error| match error {
+        read.map_err(|error| match error {
             BadFrame::Suite(detail) => fault(FrameCode::Suite, detail),
             BadFrame::Shape(detail) => fault(FrameCode::FrameShape, detail),
         })

@@ -17,7 +17,7 @@ pub use vocabulary::{ActorType, Kind, Rel, Status};
 
 use crate::digest::Hash;
 use crate::id::{RunId, TenantId};
-use crate::json::{self, Limits};
+use crate::json::{self, Limits, NotCanonical};
 use crate::timestamp::Timestamp;
 use alloc::borrow::Cow;
 use alloc::format;
@@ -273,19 +273,19 @@ struct StatusOnly {
 impl<'a> Frame<'a> {
     /// Reads a frame; what is asked of its bytes as JSON is asked by [`crate::json::check_canonical`].
     pub fn parse(bytes: &'a [u8]) -> Result<Self, BadFrame> {
-        if json::check_canonical(bytes, Limits::FRAME).is_ok() {
-            Self::of_canonical(bytes)
-        } else {
-            Self::by_names(bytes)?.checked()
+        match Self::canonical(bytes) {
+            Ok(read) => read,
+            Err(_) => Self::by_names(bytes).and_then(Self::checked),
         }
     }
 
-    /// As [`Frame::parse`], of bytes on which [`crate::json::check_canonical`] has passed.
-    pub(crate) fn of_canonical(bytes: &'a [u8]) -> Result<Self, BadFrame> {
-        match canonical::frame(bytes) {
+    /// As [`Frame::parse`], of canonical bytes only: the outer error is that they are not.
+    pub(crate) fn canonical(bytes: &'a [u8]) -> Result<Result<Self, BadFrame>, NotCanonical> {
+        let (text, body) = json::check_canonical_with(bytes, Limits::FRAME, "body")?;
+        Ok(match body.and_then(|body| canonical::frame(text, body)) {
             Some(frame) => frame.checked(),
-            None => Self::by_names(bytes)?.checked(),
-        }
+            None => Self::by_names(bytes).and_then(Self::checked),
+        })
     }
 
     /// Reads the members in any order, and says what is wrong with them.

@@ -6,6 +6,7 @@ use crate::copy::{Known, LedgerCopy};
 use crate::statement::{self, Signer, Statement};
 use onrecord_core::digest::Hash;
 use onrecord_core::id::{Origin, RunId, TenantId};
+use onrecord_core::merkle::Frontier;
 use onrecord_core::statement::{
     Erasure, Hold, HoldAction, KeyAction, KeyRole, Predicate, Previous, RunHead, RunOpen, RunSeal,
 };
@@ -34,6 +35,7 @@ pub(crate) struct Entries {
     holds: BTreeSet<(Option<RunId>, String)>,
     revoked: BTreeMap<Hash, u64>,
     copy: LedgerCopy,
+    tree: Frontier,
 }
 
 impl Entries {
@@ -45,7 +47,8 @@ impl Entries {
     /// The next entry.
     pub fn read(&mut self, check: &mut Check<'_>, bytes: &[u8], leaf: Hash) {
         let index = self.copy.leaves.size();
-        self.copy.leaves.push(leaf);
+        self.tree.push(leaf);
+        self.copy.leaves.push(leaf, &self.tree);
         let trust = check.trust;
         let findings = &mut check.findings;
         let mut emit = |code, cause: String| {

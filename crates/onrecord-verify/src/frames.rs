@@ -165,13 +165,13 @@ impl<'c> Reader<'c, '_> {
             }
         };
         chain.extend(&read, Some(&mut self.seen))?;
+        self.frames.leaves.push(read.hash, chain.tree());
         Ok(read)
     }
 
     /// A frame that stands where it may.
     fn passed(&mut self, read: &ReadFrame<'_>, bytes: &[u8]) {
         let (frame, hash) = (&read.frame, read.hash);
-        self.frames.leaves.push(hash);
         let first = self.frames.leaves.get(0);
         self.agents.read(self.check, frame, bytes, first.as_ref());
         self.meaning.read(frame);

@@ -10,17 +10,17 @@ const STRIDE: usize = 256;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Leaves {
     hashes: Vec<Hash>,
+    /// The tree at each multiple of the stride.
     marks: Vec<Frontier>,
-    frontier: Frontier,
 }
 
 impl Leaves {
-    pub fn push(&mut self, leaf: Hash) {
-        if self.hashes.len().is_multiple_of(STRIDE) {
-            self.marks.push(self.frontier.clone());
-        }
+    /// The next leaf, with which the tree is `tree`.
+    pub fn push(&mut self, leaf: Hash, tree: &Frontier) {
         self.hashes.push(leaf);
-        self.frontier.push(leaf);
+        if self.hashes.len().is_multiple_of(STRIDE) {
+            self.marks.push(tree.clone());
+        }
     }
 
     pub fn size(&self) -> u64 {
@@ -34,14 +34,16 @@ impl Leaves {
     /// Root of the first `size` leaves; `None` beyond them.
     pub fn root_at(&self, size: u64) -> Option<Hash> {
         let size = usize::try_from(size).ok()?;
-        if size == self.hashes.len() {
-            return Some(self.frontier.root());
+        let whole = size / STRIDE;
+        let rest = self.hashes.get(whole * STRIDE..size)?;
+        let mut tree = match whole.checked_sub(1) {
+            Some(mark) => self.marks.get(mark)?.clone(),
+            None => Frontier::new(),
+        };
+        for leaf in rest {
+            tree.push(*leaf);
         }
-        let mut frontier = self.marks.get(size / STRIDE)?.clone();
-        for leaf in self.hashes.get(size / STRIDE * STRIDE..size)? {
-            frontier.push(*leaf);
-        }
-        Some(frontier.root())
+        Some(tree.root())
     }
 }
 
@@ -55,9 +57,10 @@ mod tests {
         let all: Vec<Hash> = (0..600u32)
             .map(|one| Hash::of(&[&one.to_be_bytes()]))
             .collect();
-        let mut leaves = Leaves::default();
+        let (mut leaves, mut tree) = (Leaves::default(), Frontier::new());
         for leaf in &all {
-            leaves.push(*leaf);
+            tree.push(*leaf);
+            leaves.push(*leaf, &tree);
         }
         for size in 0..=all.len() {
             let expected = root_of(all[..size].iter().copied());

@@ -63,7 +63,8 @@ pub struct Options {
 /// Checks a run bundle, a turn proof or a whole ledger, told apart by content, in one pass.
 ///
 /// Memory does not grow with the input but for some hundred bytes a frame and payload; a turn proof is
-/// held whole, up to [`TURN_BYTES`]. Never fails: input that cannot be read is a verdict too.
+/// held whole, up to [`TURN_BYTES`]. The frames of a large bundle are read on as many threads as there are
+/// cores, with the same report. Never fails: input that cannot be read is a verdict too.
 pub fn verify(input: impl Read, options: &Options) -> Report {
     let mut check = Check::new(options.trust.as_ref());
     let mut input = BufReader::with_capacity(BUFFER_BYTES, input);

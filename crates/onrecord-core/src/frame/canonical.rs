@@ -9,12 +9,12 @@ use crate::json::{plain_run, unescape};
 use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::Range;
 use core::str::FromStr;
 
-/// The frame that canonical bytes are.
-pub(super) fn frame(bytes: &[u8]) -> Option<Frame<'_>> {
-    let text = core::str::from_utf8(bytes).ok()?;
-    let mut cursor = Cursor { text, at: 0 };
+/// The frame that a canonical text is, and its body is.
+pub(super) fn frame(text: &str, body: Range<usize>) -> Option<Frame<'_>> {
+    let mut cursor = Cursor { text, at: 0, body };
     let frame = cursor.frame()?;
     (cursor.at == text.len()).then_some(frame)
 }
@@ -22,6 +22,8 @@ pub(super) fn frame(bytes: &[u8]) -> Option<Frame<'_>> {
 struct Cursor<'a> {
     text: &'a str,
     at: usize,
+    /// Where the body was found when the text was checked.
+    body: Range<usize>,
 }
 
 impl<'a> Cursor<'a> {
@@ -233,26 +235,14 @@ impl<'a> Cursor<'a> {
         from_word(self.quoted()?)
     }
 
-    /// The bytes of an object.
+    /// The body, an object.
     fn object(&mut self) -> Option<&'a str> {
-        let bytes = self.text.as_bytes();
-        let start = self.at;
-        if bytes.get(start) != Some(&b'{') {
+        let body = self.text.get(self.body.clone())?;
+        if self.at != self.body.start || !body.starts_with('{') {
             return None;
         }
-        let mut depth = 0usize;
-        loop {
-            match bytes.get(self.at)? {
-                b'"' => self.at = end_of_string(bytes, self.at + 1)?,
-                b'{' | b'[' => depth += 1,
-                b'}' | b']' => depth -= 1,
-                _ => {}
-            }
-            self.at += 1;
-            if depth == 0 {
-                return self.text.get(start..self.at);
-            }
-        }
+        self.at = self.body.end;
+        Some(body)
     }
 }
 

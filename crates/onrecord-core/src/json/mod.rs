@@ -22,6 +22,7 @@ use crate::limits::{DEPTH, ENVELOPE_BYTES, FRAME_BYTES, PAYLOAD_BYTES};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 pub use error::{JsonError, NotCanonical, Reason};
 pub use split::Member;
@@ -90,9 +91,19 @@ fn canonical(input: &[u8], limits: Limits) -> Result<Vec<u8>, Box<JsonError>> {
 /// # Errors
 /// [`NotCanonical::Json`] with what [`canonicalize`] answers, or where the canonical bytes differ.
 pub fn check_canonical(input: &[u8], limits: Limits) -> Result<(), NotCanonical> {
+    check_canonical_with(input, limits, "").map(drop)
+}
+
+/// As [`check_canonical`]; answers the text, and where the value of a member of its top object stands.
+pub(crate) fn check_canonical_with<'a>(
+    input: &'a [u8],
+    limits: Limits,
+    member: &str,
+) -> Result<(&'a str, Option<Range<usize>>), NotCanonical> {
     let text = scan::admit(input, limits).map_err(|fault| NotCanonical::Json(*fault))?;
     let mut differs = false;
-    let scanned = scan::scan(text, limits, check::Checker::new(text, &mut differs)).map(drop);
+    let checker = check::Checker::new(text, &mut differs, member);
+    let scanned = scan::scan(text, limits, checker).map(|checker| checker.found);
     if differs {
         // The checker does not find every fault of input that is not canonical, so the answer is the writer's.
         let output = canonicalize(input, limits).map_err(NotCanonical::Json)?;
@@ -101,7 +112,10 @@ pub fn check_canonical(input: &[u8], limits: Limits) -> Result<(), NotCanonical>
             offset: same.count(),
         });
     }
-    scanned.map_err(|fault| NotCanonical::Json(*fault))
+    match scanned {
+        Ok(found) => Ok((text, found)),
+        Err(fault) => Err(NotCanonical::Json(*fault)),
+    }
 }
 
 /// The members of the object that the input is, in their order, with the bytes of each value as they stand.

@@ -35,7 +35,8 @@ pub(super) trait Target {
     /// The target's own position for one of the input that has been read.
     fn position(&self, at: usize) -> usize;
     fn open(&mut self) -> Self::Object;
-    fn member(&mut self, object: &mut Self::Object, key: Key, place: Place);
+    /// A member of an object at `depth` was read.
+    fn member(&mut self, object: &mut Self::Object, key: Key, place: Place, depth: usize);
     /// The object ends at `at`, where its bracket stands; `depth` is its own.
     fn close(
         &mut self,
@@ -169,8 +170,13 @@ impl<T: Target> Scanner<'_, T> {
         if self.peek() != b'"' {
             return Err(self.syntax());
         }
-        let start = self.target.position(self.at);
-        let key = self.string()?;
+        let (start, from) = (self.target.position(self.at), self.at);
+        let plain = self.string()?;
+        let key = Key {
+            start: from + 1,
+            end: self.at - 1,
+            plain,
+        };
         self.space();
         if self.peek() != b':' {
             return Err(self.syntax());
@@ -185,7 +191,7 @@ impl<T: Target> Scanner<'_, T> {
             value,
             end: self.target.position(self.at),
         };
-        self.target.member(object, key, place);
+        self.target.member(object, key, place, self.depth);
         Ok(())
     }
 
@@ -223,19 +229,18 @@ impl<T: Target> Scanner<'_, T> {
         Ok(())
     }
 
+    /// Steps over a string; whether it is ASCII without an escape.
     #[inline]
-    fn string(&mut self) -> Result<Key, Box<JsonError>> {
+    fn string(&mut self) -> Result<bool, Box<JsonError>> {
         let bytes = self.text.as_bytes();
-        let start = self.at + 1;
         let mut plain = true;
-        self.at = start;
+        self.at += 1;
         loop {
             self.at = text::plain_run(bytes, self.at);
             match self.peek() {
                 b'"' => {
-                    let end = self.at;
                     self.at += 1;
-                    return Ok(Key { start, end, plain });
+                    return Ok(plain);
                 }
                 b'\\' => self.escape()?,
                 0x80.. => {

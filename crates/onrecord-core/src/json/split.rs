@@ -86,7 +86,7 @@ impl Target for Splitter<'_> {
         self.entries.open()
     }
 
-    fn member(&mut self, object: &mut Object, key: Key, place: Place) {
+    fn member(&mut self, object: &mut Object, key: Key, place: Place, _depth: usize) {
         let entry = Entry {
             key,
             start: place.value,

@@ -61,7 +61,7 @@ impl Target for Writer<'_> {
     }
 
     #[inline]
-    fn member(&mut self, object: &mut Object, key: Key, place: Place) {
+    fn member(&mut self, object: &mut Object, key: Key, place: Place, _depth: usize) {
         let entry = Entry {
             key,
             start: place.key,
