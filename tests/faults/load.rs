@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 /// The longest that writers may take for the next moment.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Counts acknowledgements, and tells at each of some moments.
 pub struct Counter {
