@@ -88,9 +88,10 @@ impl StoreError {
             )
             | Self::Unreachable { .. } => true,
             Self::Database(sqlx::Error::Database(error)) => {
-                // 08 connection, 40 rollback, 53 resources, 57P operator intervention.
+                // 08 connection, 40 rollback, 53 resources, 57P operator intervention; a database that
+                // became a standby, a transaction that stood too long, a lock that did not come.
                 error.code().is_some_and(|code| {
-                    ["08", "40", "53", "57"]
+                    ["08", "40", "53", "57", "25006", "25P03", "55P03"]
                         .iter()
                         .any(|class| code.starts_with(class))
                 })

@@ -9,7 +9,9 @@ use crate::load::frame;
 use crate::process::{DataDir, Process};
 use crate::processes::check_log;
 use crate::proxy::{Fault, Moment, Proxy};
+use futures_util::StreamExt as _;
 use sqlx::{Connection as _, PgConnection};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How long a transaction that does nothing may stand open, in seconds.
@@ -25,30 +27,39 @@ async fn number(sql: &mut PgConnection, query: &str) -> i64 {
     query.fetch_one(sql).await.expect("a number")
 }
 
-/// Appends whose clients are gone before long; not all of them have sent everything by then.
-async fn hang_up(process: &Process, run: &str, chance: &mut Chance, delay: Duration) {
+/// Appends whose clients are gone after a part of a time by chance, so many of them at once.
+async fn hang_up(
+    process: &Process,
+    run: &str,
+    chance: &mut Chance,
+    most: Duration,
+    at_once: usize,
+) {
+    static NAMES: AtomicUsize = AtomicUsize::new(0);
     let token = process.api.token.as_deref().expect("a token");
-    let mut clients = Vec::new();
-    for n in 0..100 {
-        let body = frame(&format!("gone-{n}")).to_string();
-        let length = format!("content-length: {}", body.len());
-        let patience = chance.of(0..2 * u64::try_from(delay.as_micros()).expect("short") + 1);
+    let most = u64::try_from(most.as_micros()).expect("a short time");
+    let clients = (0..100).map(|_| {
+        let patience = Duration::from_micros(chance.of(0..most));
         let (address, line) = (process.api.address(), format!("POST /v1/runs/{run}/frames"));
-        clients.push(async move {
-            let mut raw = Raw::connect(address).await;
+        let name = format!("gone-{}", NAMES.fetch_add(1, Ordering::Relaxed));
+        async move {
+            let body = frame(&name).to_string();
+            let length = format!("content-length: {}", body.len());
             let headers = ["content-type: application/json", &length];
+            let mut raw = Raw::connect(address).await;
             raw.head(&line, token, &headers).await;
             raw.send(body.as_bytes()).await;
-            tokio::time::sleep(Duration::from_micros(patience)).await;
-        });
-    }
-    futures_util::future::join_all(clients).await;
+            tokio::time::sleep(patience).await;
+        }
+    });
+    let clients = futures_util::stream::iter(clients).buffer_unordered(at_once);
+    clients.collect::<Vec<()>>().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_that_hang_up_and_a_database_that_stands_still_leave_the_pool_whole() {
     // 200 and 20,000 in the case itself.
-    let delay = millis("ONRECORD_FAULTS_DELAY_MS", 5);
+    let delay = millis("ONRECORD_FAULTS_DELAY_MS", 3);
     let freeze = millis("ONRECORD_FAULTS_FREEZE_MS", 1_500);
     let mut chance = Chance::new("clients that hang up");
     let database = harness::database().await;
@@ -60,7 +71,9 @@ async fn clients_that_hang_up_and_a_database_that_stands_still_leave_the_pool_wh
     let run = opened.run.to_string();
 
     proxy.delay(delay);
-    hang_up(&process, &run, &mut chance, delay).await;
+    hang_up(&process, &run, &mut chance, 2 * delay, 100).await;
+    // As many connections as clients, so that each of them gets as far as its patience lasts.
+    hang_up(&process, &run, &mut chance, 16 * delay, 2).await;
     let tally = Tally::new(&[10, 60]);
     let clients = |name: &'static str, count: usize, tally: &std::sync::Arc<Tally>| {
         let clients = (0..5).map(|n| {
@@ -78,7 +91,7 @@ async fn clients_that_hang_up_and_a_database_that_stands_still_leave_the_pool_wh
     let ordinary = "select count(*) from frames where key like 'ordinary-%'";
     assert_eq!(number(&mut sql, ordinary).await, 50);
 
-    let frozen = clients("frozen", 20, &tally);
+    let frozen = clients("frozen", 12, &tally);
     tally.acknowledged.reached().await;
     tally.acknowledged.reached().await;
     proxy.freeze();

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 /// What a client leaves between two attempts.
 const PAUSE: Duration = Duration::from_millis(25);
 /// The longest that a server may be away, or take for an answer.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What happened to all clients of a test.
 pub struct Tally {

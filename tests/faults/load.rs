@@ -5,8 +5,12 @@ use onrecord_core::receipt::Receipt;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
+
+/// The longest that writers may take for the next moment.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Counts acknowledgements, and tells at each of some moments.
 pub struct Counter {
@@ -37,7 +41,9 @@ impl Counter {
 
     /// Waits for the next of the moments.
     pub async fn reached(&self) {
-        self.reached.acquire().await.expect("it is open").forget();
+        let reached = tokio::time::timeout(PATIENCE, self.reached.acquire()).await;
+        let reached = reached.expect("the writers go on").expect("it is open");
+        reached.forget();
     }
 }
 

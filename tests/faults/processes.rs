@@ -172,7 +172,7 @@ async fn three_processes_make_one_chain_of_one_run_and_of_sixteen() {
 
 /// What each client sends; 50 in the case itself.
 fn frames() -> usize {
-    let frames = crate::setting("ONRECORD_FAULTS_FRAMES").unwrap_or(20);
+    let frames = crate::setting("ONRECORD_FAULTS_FRAMES").unwrap_or(10);
     usize::try_from(frames).expect("a number of frames")
 }
 

@@ -27,7 +27,7 @@ use Then::{Not, Stored};
 /// A step, what goes wrong, the status of whoever is hit, and what then is.
 type Row = (Moment, Fault, u64, Then);
 
-const TABLE: [Row; 26] = [
+const TABLE: [Row; 29] = [
     (Connect, Cut, 503, Not),
     (Connect, CutAfter, 503, Not),
     (Connect, Error("53300"), 503, Not), // too many connections
@@ -46,6 +46,9 @@ const TABLE: [Row; 26] = [
     (Write, Error("40001"), 503, Not), // serialization
     (Write, Error("40P01"), 503, Not),
     (Write, Error("53200"), 503, Not), // out of memory
+    (Write, Error("25006"), 503, Not), // it is a standby now
+    (Write, Error("25P03"), 503, Not), // the transaction stood too long
+    (Write, Error("55P03"), 503, Not), // a lock did not come in time
     (MoveHead, Cut, 503, Not),
     (MoveHead, CutAfter, 503, Not),
     (MoveHead, Error("53100"), 507, Not),
@@ -153,6 +156,7 @@ async fn send_all(api: &Api, run: &str, load: Load) -> Vec<Heard> {
             assert_eq!(answer.header("content-type"), PROBLEM);
         }
         if answer.status >= 500 {
+            assert!(is_uncertain(&answer.json()), "{}", answer.text());
             assert!(!answer.header("retry-after").is_empty());
         }
         vec![Heard {
