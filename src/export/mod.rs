@@ -6,19 +6,21 @@
 //! no snapshot and no place in the pool. Memory does not grow with the run, and what has to be known
 //! before it can be written waits in files that nobody can name.
 
+mod ahead;
+mod frames;
+mod payloads;
 mod turn;
 pub mod verification;
 mod writer;
 
 use crate::access::Caller;
 use crate::ledger;
-use crate::record::{RecordError, Recorder, offload};
+use crate::record::{RecordError, Recorder};
 use crate::store::{self, Store, StoreError, Tx};
 use crate::vault::{RunKeys, TenantKeys, VaultError};
 use bytes::Bytes;
-use onrecord_core::bundle::{Disclosure, LedgerLine, Member, State};
+use onrecord_core::bundle::{LedgerLine, Member};
 use onrecord_core::digest::Hash;
-use onrecord_core::frame::Frame;
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::json;
 use onrecord_core::note::VerifierKey;
@@ -26,7 +28,7 @@ use onrecord_core::statement::{Export, ExportCounts, MANIFEST_SUBJECT, Predicate
 use std::sync::Arc;
 use store::runs::RunRow;
 use tokio::sync::mpsc;
-use writer::{Spool, Writer};
+use writer::Writer;
 
 /// Why an export ended early. Whoever reads the stream sees it break off, and a broken bundle never
 /// verifies.
@@ -82,8 +84,6 @@ pub type Pieces = mpsc::Receiver<Result<Bytes, ExportError>>;
 
 /// Pieces that may wait for a slow reader, of 64 KiB each.
 const WAITING_PIECES: usize = 8;
-/// Frames that are read at once.
-const PAGE: u32 = 500;
 
 impl Recorder {
     /// Begins to export a run. What is wrong before the first byte is an error here; afterwards the
@@ -128,6 +128,7 @@ impl Recorder {
                 })
             })
             .await?;
+        let source = Arc::new(source);
         tokio::spawn(async move {
             let run = source.row.run.clone();
             // In a task of its own: whatever ends it early, the reader hears of it.
@@ -162,7 +163,7 @@ struct Source {
 
 impl Source {
     async fn write(
-        self,
+        self: Arc<Self>,
         sink: mpsc::Sender<Result<Bytes, ExportError>>,
     ) -> Result<(), ExportError> {
         let mut writer = Writer::new(sink)?;
@@ -172,7 +173,7 @@ impl Source {
         writer.whole(&Member::Ledger, &self.ledger).await?;
         writer.spooled(&Member::Disclosures, disclosures).await?;
         if self.request.payloads && self.write_payloads(&mut writer).await? < counts.disclosed {
-            return Err(ExportError::Erased(self.row.run));
+            return Err(ExportError::Erased(self.row.run.clone()));
         }
         let manifest = writer.manifest().await?;
         let export = self.export_statement(manifest, counts).await?;
@@ -207,136 +208,6 @@ impl Source {
                 text.as_bytes(),
             )
             .await
-    }
-
-    /// The frames; and what is to be said of their payloads, which stands behind them in the bundle.
-    async fn write_frames(
-        &self,
-        writer: &mut Writer,
-    ) -> Result<(Spool, ExportCounts), ExportError> {
-        let run = &self.row.run;
-        let size = self.row.chain.size();
-        let (mut disclosures, mut counts) = (Spool::new()?, ExportCounts::default());
-        writer.begin(&Member::Frames, self.bytes).await?;
-        let mut next = 0;
-        loop {
-            let mut tx = self.store.snapshot(self.tenant()).await?;
-            let page = store::frames::stored(&mut tx, run, next, size, PAGE).await?;
-            // What cannot be read has no payloads that could be disclosed; the verifier names it.
-            let frames: Vec<Frame<'_>> = page
-                .iter()
-                .filter_map(|(_, bytes)| Frame::parse(bytes).ok())
-                .collect();
-            let lines = self.disclosures(&mut tx, &frames, &mut counts).await?;
-            tx.commit().await.map_err(StoreError::from)?;
-            let Some((last, _)) = page.last() else { break };
-            next = last + 1;
-            for (_, bytes) in &page {
-                writer.write(bytes).await?;
-                writer.write(b"\n").await?;
-            }
-            for line in lines {
-                disclosures.write(&line).await?;
-            }
-        }
-        writer.end().await?;
-        Ok((disclosures, counts))
-    }
-
-    async fn disclosures(
-        &self,
-        tx: &mut Tx,
-        frames: &[Frame<'_>],
-        counts: &mut ExportCounts,
-    ) -> Result<Vec<Vec<u8>>, ExportError> {
-        let run = self.row.run.clone();
-        let seqs: Vec<u64> = frames
-            .iter()
-            .filter(|frame| !frame.payloads().is_empty())
-            .map(|frame| frame.seq)
-            .collect();
-        if seqs.is_empty() {
-            return Ok(Vec::new());
-        }
-        let stored = store::payloads::keys_of_frames(tx, &run, &seqs).await?;
-        let mut lines = Vec::new();
-        for (frame, payload) in frames
-            .iter()
-            .flat_map(|frame| frame.payloads().iter().map(move |payload| (frame, payload)))
-        {
-            let key = stored
-                .get(&frame.seq)
-                .and_then(|keys| keys.iter().find(|key| key.commit == payload.commit));
-            let line = match key {
-                _ if payload.kept == Some(false) => Disclosure::of(payload.commit, State::NotKept),
-                None => Disclosure::of(payload.commit, State::Missing),
-                Some(_) if !self.request.payloads => {
-                    Disclosure::of(payload.commit, State::Withheld)
-                }
-                Some(key) => {
-                    let salt = self
-                        .run_keys
-                        .salt(key.tier, &payload.commit, &key.wrapped_dek);
-                    let salt = salt.map_err(|_| ExportError::Payload {
-                        run: run.clone(),
-                        commit: payload.commit,
-                    })?;
-                    Disclosure::disclosed(payload.commit, salt)
-                }
-            };
-            let count = match line.state {
-                State::Disclosed => &mut counts.disclosed,
-                State::Withheld => &mut counts.withheld,
-                State::Erased => &mut counts.erased,
-                State::Missing => &mut counts.missing,
-                State::NotKept => &mut counts.not_kept,
-            };
-            *count += 1;
-            let mut bytes =
-                json::to_canonical(&line).map_err(|_| ExportError::Frame(run.clone()))?;
-            bytes.push(b'\n');
-            lines.push(bytes);
-        }
-        Ok(lines)
-    }
-
-    /// The payloads; returns how many.
-    async fn write_payloads(&self, writer: &mut Writer) -> Result<u64, ExportError> {
-        let run = &self.row.run;
-        let mut last = None;
-        let mut count = 0;
-        loop {
-            let mut tx = self.store.snapshot(self.tenant()).await?;
-            let page =
-                store::payloads::page(&mut tx, run, self.row.chain.size(), last.as_ref()).await?;
-            tx.commit().await.map_err(StoreError::from)?;
-            let Some(end) = page.last() else {
-                return Ok(count);
-            };
-            last = Some(end.key.commit);
-            for payload in page {
-                let commit = payload.key.commit;
-                let opened = offload(payload.ciphertext.len(), || {
-                    self.run_keys.open(
-                        payload.key.tier,
-                        &payload.media,
-                        &commit,
-                        &payload.key.wrapped_dek,
-                        &payload.ciphertext,
-                    )
-                });
-                // What lies there instead goes out, so that the verifier names the payload that was altered.
-                let bytes = opened.map_or_else(
-                    |_| {
-                        tracing::error!(%run, %commit, "a payload does not open");
-                        payload.ciphertext
-                    },
-                    |opened| opened.plaintext,
-                );
-                writer.whole(&Member::Payload(commit), &bytes).await?;
-                count += 1;
-            }
-        }
     }
 
     async fn export_statement(

@@ -34,6 +34,37 @@ impl Spool {
     }
 }
 
+/// Whole members, one behind the other as they stand in the bundle, and their lines of the manifest.
+pub(super) struct Members {
+    bytes: Vec<u8>,
+    lines: String,
+    /// How many they are.
+    pub(super) count: u64,
+}
+
+impl Members {
+    /// Room for so many members that have so many bytes together.
+    pub(super) fn with_capacity(count: usize, bytes: usize) -> Self {
+        Self {
+            bytes: Vec::with_capacity(bytes + count * 2 * BLOCK),
+            lines: String::new(),
+            count: 0,
+        }
+    }
+
+    pub(super) fn add(&mut self, member: &Member, bytes: &[u8]) -> Result<(), ExportError> {
+        let (name, size) = (member.name(), bytes.len() as u64);
+        let block = header(&name, size).ok_or_else(|| ExportError::TooLarge(name.clone()))?;
+        self.bytes.extend_from_slice(&block);
+        self.bytes.extend_from_slice(bytes);
+        self.bytes.extend_from_slice(&[0; BLOCK][..padding(size)]);
+        self.lines
+            .push_str(&manifest_line(&Hash::of(&[bytes]), &name));
+        self.count += 1;
+        Ok(())
+    }
+}
+
 /// Writes members in their order and keeps their digests for the manifest.
 pub(super) struct Writer {
     sink: mpsc::Sender<Result<Bytes, ExportError>>,
@@ -66,10 +97,12 @@ impl Writer {
 
     async fn flush(&mut self) -> Result<(), ExportError> {
         let piece = std::mem::replace(&mut self.buffer, Vec::with_capacity(2 * PIECE));
-        self.sink
-            .send_timeout(Ok(piece.into()), PATIENCE)
-            .await
-            .map_err(|_| ExportError::Gone)
+        self.send(piece.into()).await
+    }
+
+    async fn send(&self, piece: Bytes) -> Result<(), ExportError> {
+        let sent = self.sink.send_timeout(Ok(piece), PATIENCE).await;
+        sent.map_err(|_| ExportError::Gone)
     }
 
     /// Begins a member of a size that is known before.
@@ -100,11 +133,32 @@ impl Writer {
         self.lines.write(line.as_bytes()).await
     }
 
+    /// The next bytes of the member, which leave as they are and are not copied.
+    pub(super) async fn pass(&mut self, mut bytes: Bytes) -> Result<(), ExportError> {
+        if !self.buffer.is_empty() {
+            self.flush().await?;
+        }
+        while !bytes.is_empty() {
+            let piece = bytes.split_to(PIECE.min(bytes.len()));
+            if let Some((_, _, digest)) = &mut self.member {
+                digest.update(&piece);
+            }
+            self.send(piece).await?;
+        }
+        Ok(())
+    }
+
+    /// Members that are ready.
+    pub(super) async fn members(&mut self, members: Members) -> Result<(), ExportError> {
+        self.pass(members.bytes.into()).await?;
+        self.lines.write(members.lines.as_bytes()).await
+    }
+
     /// A member that is in memory.
     pub(super) async fn whole(&mut self, member: &Member, bytes: &[u8]) -> Result<(), ExportError> {
-        self.begin(member, bytes.len() as u64).await?;
-        self.write(bytes).await?;
-        self.end().await
+        let mut members = Members::with_capacity(1, bytes.len());
+        members.add(member, bytes)?;
+        self.members(members).await
     }
 
     /// A member that waited in a file.

@@ -3,8 +3,10 @@
 use super::id::Uuid;
 use super::time::Time;
 use super::{StoreError, Tx, contradiction, hash, signed, unsigned};
+use futures_util::TryStreamExt as _;
 use onrecord_core::digest::{Hash, leaf_hash};
 use onrecord_core::id::RunId;
+use onrecord_core::limits;
 use onrecord_core::receipt::Receipt;
 use onrecord_core::timestamp::Timestamp;
 use sqlx::{PgConnection, Row as _};
@@ -82,7 +84,8 @@ pub(crate) async fn bytes(
     }))
 }
 
-/// The bytes of up to `limit` frames from a place on, dense.
+/// The bytes of up to `limit` frames from a place on, dense; none where the first of them is not there.
+/// Why the range has two ends, says [`stored`].
 pub(crate) async fn page(
     tx: &mut Tx,
     run: &RunId,
@@ -90,11 +93,11 @@ pub(crate) async fn page(
     limit: u32,
 ) -> Result<Vec<Vec<u8>>, StoreError> {
     let rows = sqlx::query(
-        "select seq, bytes from frames where run = $1 and seq >= $2 order by seq limit $3",
+        "select seq, bytes from frames where run = $1 and seq >= $2 and seq < $3 order by seq",
     )
     .bind(Uuid::from(run))
     .bind(signed(from))
-    .bind(i64::from(limit))
+    .bind(signed(from.saturating_add(u64::from(limit))))
     .fetch_all(&mut **tx)
     .await?;
     rows.iter()
@@ -122,30 +125,64 @@ pub(crate) async fn stored_bytes(tx: &mut Tx, run: &RunId, size: u64) -> Result<
     unsigned(bytes, "frames", "bytes")
 }
 
-/// Up to `limit` frames of a run from a place on and below a size, with their places, whatever they are:
-/// what was altered or dropped is the verifier's to name.
+/// Frames as they are stored, whatever they are: what was altered or dropped is the verifier's to name.
+pub(crate) struct StoredFrames {
+    /// Their bytes, each with a newline behind it.
+    pub(crate) lines: Vec<u8>,
+    /// Where each line ends in `lines`, its newline included.
+    pub(crate) ends: Vec<usize>,
+    /// The place from which nothing was read.
+    pub(crate) next: u64,
+}
+
+impl StoredFrames {
+    /// The bytes of each frame.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts
+            .zip(&self.ends)
+            .map(|(start, end)| &self.lines[start..end - 1])
+    }
+}
+
+/// Frames of a run in the places from `from` to below `to`: as many as have `bytes` bytes together, and
+/// one that goes beyond.
+///
+/// The range has two ends because the planner, as long as it has no statistics of the run, sorts all that
+/// an open one has, for every page again.
 pub(crate) async fn stored(
     tx: &mut Tx,
     run: &RunId,
-    from: u64,
-    size: u64,
-    limit: u32,
-) -> Result<Vec<(u64, Vec<u8>)>, StoreError> {
-    let rows = sqlx::query(
-        "select seq, bytes from frames where run = $1 and seq >= $2 and seq < $3 order by seq limit $4",
+    (from, to): (u64, u64),
+    bytes: usize,
+) -> Result<StoredFrames, StoreError> {
+    let mut rows = sqlx::query(
+        "select seq, bytes from (
+           select seq, bytes, sum(octet_length(bytes)) over (order by seq rows unbounded preceding) - octet_length(bytes) as before
+           from frames where run = $1 and seq >= $2 and seq < $3
+         ) as sized where before < $4 order by seq",
     )
     .bind(Uuid::from(run))
     .bind(signed(from))
-    .bind(signed(size))
-    .bind(i64::from(limit))
-    .fetch_all(&mut **tx)
-    .await?;
-    rows.iter()
-        .map(|row| {
-            let seq = unsigned(row.try_get("seq")?, "frames", "seq")?;
-            Ok((seq, row.try_get("bytes")?))
-        })
-        .collect()
+    .bind(signed(to))
+    .bind(i64::try_from(bytes).unwrap_or(i64::MAX))
+    .fetch(&mut **tx);
+    let mut page = StoredFrames {
+        lines: Vec::with_capacity(bytes + limits::FRAME_BYTES),
+        ends: Vec::new(),
+        next: to,
+    };
+    let mut last = from;
+    while let Some(row) = rows.try_next().await? {
+        last = unsigned(row.try_get(0)?, "frames", "seq")?;
+        page.lines.extend_from_slice(row.try_get(1)?);
+        page.lines.push(b'\n');
+        page.ends.push(page.lines.len());
+    }
+    if page.lines.len() - page.ends.len() >= bytes {
+        page.next = last + 1;
+    }
+    Ok(page)
 }
 
 /// The hashes of all frames below a size, in order.

@@ -2,6 +2,7 @@
 
 use super::id::Uuid;
 use super::{StoreError, Tx, hash, signed, unsigned};
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use onrecord_core::digest::Hash;
 use onrecord_core::id::RunId;
 use sqlx::Row as _;
@@ -55,6 +56,23 @@ pub(crate) async fn keys_of_frames(
     Ok(keys)
 }
 
+/// The keys of the payloads of the frames in the places from `from` to below `to`, in the order of the
+/// frames.
+pub(crate) async fn keys_between(
+    tx: &mut Tx,
+    run: &RunId,
+    from: u64,
+    to: u64,
+) -> Result<Vec<PayloadKey>, StoreError> {
+    let rows = sqlx::query("select commit, seq, tier, wrapped_dek from payloads where run = $1 and seq >= $2 and seq < $3 order by seq, place")
+        .bind(run.as_str())
+        .bind(signed(from))
+        .bind(signed(to))
+        .fetch_all(&mut **tx)
+        .await?;
+    rows.iter().map(read_key).collect()
+}
+
 fn read_key(row: &sqlx::postgres::PgRow) -> Result<PayloadKey, StoreError> {
     Ok(PayloadKey {
         commit: hash(row.try_get("commit")?, "payloads", "commit")?,
@@ -73,28 +91,35 @@ fn read_stored(row: &sqlx::postgres::PgRow) -> Result<StoredPayload, StoreError>
 }
 
 /// Payloads of the frames below a size, after a commitment, in the order of their commitments: at most
-/// 64 of them and, but for one alone, 16 MiB.
+/// `count` of them, and as many as have `bytes` bytes together, and one that goes beyond.
 pub(crate) async fn page(
     tx: &mut Tx,
     run: &RunId,
     size: u64,
     after: Option<&Hash>,
+    (count, bytes): (usize, usize),
 ) -> Result<Vec<StoredPayload>, StoreError> {
+    // As long as the planner has no statistics of the run it takes it for a short one, which it would sort
+    // for every page again. It lasts as long as the transaction.
+    sqlx::query("set local enable_sort = off")
+        .execute(&mut **tx)
+        .await?;
     // The empty string is below every commitment: one comparison, which the index answers in any plan.
     // `seq + 0` keeps the planner from the other index, which is in another order.
     let rows = sqlx::query(
         "select commit, seq, tier, wrapped_dek, media, ciphertext from (
-           select *, sum(size) over (order by commit) - size as before from (
-             select * from payloads where run = $1 and commit > $2 and seq + 0 < $3 order by commit limit 64
+           select *, sum(size) over (order by commit rows unbounded preceding) - size as before from (
+             select * from payloads where run = $1 and commit > $2 and seq + 0 < $3 order by commit limit $4
            ) as next
-         ) as sized where before < 16777216 order by commit",
+         ) as sized where before < $5 order by commit",
     )
     .bind(Uuid::from(run))
     .bind(after.map_or(&[][..], |commit| &commit.0[..]))
     .bind(signed(size))
-    .fetch_all(&mut **tx)
-    .await?;
-    rows.iter().map(read_stored).collect()
+    .bind(i64::try_from(count).unwrap_or(i64::MAX))
+    .bind(i64::try_from(bytes).unwrap_or(i64::MAX))
+    .fetch(&mut **tx);
+    rows.map(|row| read_stored(&row?)).try_collect().await
 }
 
 /// One payload.

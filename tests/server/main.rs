@@ -21,6 +21,7 @@ mod hang_up;
 mod harness;
 mod idempotency;
 mod log;
+mod pages;
 mod running;
 #[path = "../shared/mod.rs"]
 mod shared;

@@ -1,0 +1,76 @@
+//! The payloads of a bundle.
+
+use super::ahead::{Ahead, PAGE_BYTES, Shelf};
+use super::writer::{Members, Writer};
+use super::{ExportError, Source};
+use crate::store::payloads::StoredPayload;
+use crate::store::{self, StoreError};
+use onrecord_core::bundle::Member;
+use std::sync::Arc;
+
+/// Payloads that are looked at for a page: at first, and at most.
+const PAYLOADS: (usize, usize) = (64, 4_096);
+
+impl Source {
+    /// The payloads; returns how many.
+    pub(super) async fn write_payloads(
+        self: &Arc<Self>,
+        writer: &mut Writer,
+    ) -> Result<u64, ExportError> {
+        let source = self.clone();
+        let mut pages = Ahead::begin(|shelf| source.read_payloads(shelf));
+        let mut count = 0;
+        while let Some((members, _held)) = pages.next().await? {
+            count += members.count;
+            writer.members(members).await?;
+        }
+        Ok(count)
+    }
+
+    async fn read_payloads(self: Arc<Self>, shelf: Shelf<Members>) -> Result<(), ExportError> {
+        let (run, size) = (&self.row.run, self.row.chain.size());
+        let (mut last, mut count) = (None, PAYLOADS.0);
+        loop {
+            let mut tx = self.store.snapshot(self.tenant()).await?;
+            let limits = (count, PAGE_BYTES);
+            let page = store::payloads::page(&mut tx, run, size, last.as_ref(), limits).await?;
+            tx.commit().await.map_err(StoreError::from)?;
+            let Some(end) = page.last() else {
+                return Ok(());
+            };
+            last = Some(end.key.commit);
+            let bytes: usize = page.iter().map(|payload| payload.ciphertext.len()).sum();
+            count = (page.len() * PAGE_BYTES / bytes.max(1)).clamp(PAYLOADS.0, PAYLOADS.1);
+            let source = self.clone();
+            if !shelf.put(bytes, move || source.open(page)).await {
+                return Ok(());
+            }
+        }
+    }
+
+    fn open(&self, page: Vec<StoredPayload>) -> Result<Members, ExportError> {
+        let run = &self.row.run;
+        let bytes = page.iter().map(|payload| payload.ciphertext.len());
+        let mut members = Members::with_capacity(page.len(), bytes.sum());
+        for payload in page {
+            let commit = payload.key.commit;
+            let opened = self.run_keys.open(
+                payload.key.tier,
+                &payload.media,
+                &commit,
+                &payload.key.wrapped_dek,
+                &payload.ciphertext,
+            );
+            // What lies there instead goes out, so that the verifier names the payload that was altered.
+            let bytes = opened.map_or_else(
+                |_| {
+                    tracing::error!(%run, %commit, "a payload does not open");
+                    payload.ciphertext
+                },
+                |opened| opened.plaintext,
+            );
+            members.add(&Member::Payload(commit), &bytes)?;
+        }
+        Ok(members)
+    }
+}
