@@ -65,7 +65,7 @@ pub(crate) async fn keys_between(
     to: u64,
 ) -> Result<Vec<PayloadKey>, StoreError> {
     let rows = sqlx::query("select commit, seq, tier, wrapped_dek from payloads where run = $1 and seq >= $2 and seq < $3 order by seq, place")
-        .bind(run.as_str())
+        .bind(Uuid::from(run))
         .bind(signed(from))
         .bind(signed(to))
         .fetch_all(&mut **tx)
