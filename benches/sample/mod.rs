@@ -77,7 +77,7 @@ pub fn draft(number: u64, withheld: bool) -> Draft {
         occurred_at: Some(at()),
         turn: Some(1),
         actor: actor(),
-        body: body(if withheld { 310 } else { 461 }).into_bytes(),
+        body: body(if withheld { 326 } else { 480 }).into_bytes(),
         payloads: if withheld { vec![payload] } else { Vec::new() },
         links: vec![Link {
             hash: None,
