@@ -112,7 +112,7 @@ begin
     execute format('drop policy of_tenant on %I', name);
   end loop;
   foreach name in array array['runs', 'frames', 'payloads', 'run_keys', 'ledger_entries', 'ledger_nodes', 'checkpoints'] loop
-execute format('create policy of_tenant on %I using (%s) with check (%s)', name, scope, scope);
+    execute format('create policy of_tenant on %I using (%s) with check (%s)', name, scope, scope);
   end loop;
 end
 $$;

@@ -3,11 +3,10 @@
 
 mod harness;
 
-use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
 use harness::TestDatabase;
-use onrecord::http::{App, router};
+use onrecord::http::{App, Envelope, router};
 use onrecord::postgres::Durability;
 use onrecord::start::{Config, start};
 use serde_json::{Value, json};
@@ -17,7 +16,7 @@ use tower::ServiceExt as _;
 
 struct Server {
     app: App,
-    router: Router,
+    router: Envelope,
     owner: String,
     database: TestDatabase,
     _data: TempDir,

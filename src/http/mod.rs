@@ -4,6 +4,7 @@
 mod append_frames;
 pub mod body;
 mod encoding;
+mod envelope;
 mod export_run;
 mod follow_run;
 mod frame_stream;
@@ -22,23 +23,18 @@ mod tenants;
 mod tokens;
 mod verification;
 
+pub use envelope::Envelope;
 pub use follow_run::Streams;
 pub use serve::serve;
 
 use crate::record::Recorder;
-use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use axum::http::{HeaderName, Response, StatusCode, header};
 use axum::response::IntoResponse as _;
 use problem::Problem;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
-use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetRequestIdLayer};
-use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
-use tower_http::set_header::SetResponseHeaderLayer;
-use tower_http::trace::TraceLayer;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
@@ -146,52 +142,14 @@ pub fn openapi() -> String {
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The whole service.
-pub fn router(app: App) -> Router {
+pub fn router(app: App) -> Envelope {
     let (router, document) = routes().split_for_parts();
-    router
+    let router = router
         .merge(utoipa_swagger_ui::SwaggerUi::new("/docs").url("/openapi.json", document))
         .fallback(|| async { not_found() })
         .method_not_allowed_fallback(|| async { method_not_allowed() })
-        .with_state(app)
-        .layer(axum::middleware::map_response(only_problems))
-        .layer(CatchPanicLayer::custom(|_| {
-            Problem::internal().into_response()
-        }))
-        .layer(SetResponseHeaderLayer::if_not_present(
-            header::X_CONTENT_TYPE_OPTIONS,
-            HeaderValue::from_static("nosniff"),
-        ))
-        .layer(PropagateRequestIdLayer::new(REQUEST_ID))
-        .layer(
-            TraceLayer::new_for_http()
-                .make_span_with(span)
-                .on_response(log_response),
-        )
-        .layer(SetRequestIdLayer::new(REQUEST_ID, MakeRequestUuid))
-        .layer(SetSensitiveRequestHeadersLayer::new([
-            header::AUTHORIZATION,
-        ]))
-}
-
-/// The path has ids only; the query may have a purpose, which is nobody's but the ledger's.
-fn span(request: &axum::http::Request<Body>) -> tracing::Span {
-    let id = request
-        .headers()
-        .get(REQUEST_ID)
-        .and_then(|id| id.to_str().ok())
-        .unwrap_or_default();
-    tracing::info_span!("request", method = %request.method(), path = request.uri().path(), id)
-}
-
-/// What was refused or failed is a line of the log; what went well is one for whoever asks for `debug`: an agent posts
-/// thousands of frames a second.
-fn log_response(response: &Response<Body>, latency: Duration, _: &tracing::Span) {
-    let (status, latency_ms) = (response.status().as_u16(), latency.as_millis());
-    if status >= 400 {
-        tracing::info!(status, latency_ms, "refused");
-    } else {
-        tracing::debug!(status, latency_ms, "answered");
-    }
+        .with_state(app);
+    Envelope::new(router)
 }
 
 fn not_found() -> Problem {
@@ -215,7 +173,7 @@ fn method_not_allowed() -> Problem {
 }
 
 /// Whatever refused a request before a handler did: its answer becomes a problem too.
-async fn only_problems(response: Response<Body>) -> Response<Body> {
+fn only_problems(response: Response<Body>) -> Response<Body> {
     let status = response.status();
     let is_problem = response
         .headers()

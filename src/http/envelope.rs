@@ -1,0 +1,97 @@
+//! What goes around every request: its id, its span in the log, and the last word on its answer.
+//!
+//! One service rather than a stack of layers: each layer clones and boxes all those below it for each request, and
+//! together they cost more than a frame.
+
+use super::problem::Problem;
+use super::{REQUEST_ID, only_problems};
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderValue, Request, Response, header};
+use axum::response::IntoResponse as _;
+use futures_util::FutureExt as _;
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Instant;
+use tower_service::Service;
+use tracing::Instrument as _;
+use uuid::Uuid;
+
+/// The whole service.
+#[derive(Clone)]
+pub struct Envelope {
+    router: Router,
+}
+
+impl Envelope {
+    pub(super) fn new(router: Router) -> Self {
+        Self { router }
+    }
+}
+
+impl<B> Service<Request<B>> for Envelope
+where
+    Router: Service<Request<B>, Response = Response<Body>, Error = Infallible>,
+    <Router as Service<Request<B>>>::Future: Send + 'static,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        // Routers are always ready.
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        let id = request_id(&request);
+        if let Some(token) = request.headers_mut().get_mut(header::AUTHORIZATION) {
+            token.set_sensitive(true);
+        }
+        // The path has ids only; the query may have a purpose, which is nobody's but the ledger's.
+        let span = tracing::info_span!(
+            "request", method = %request.method(), path = request.uri().path(),
+            id = id.as_ref().and_then(|id| id.to_str().ok()).unwrap_or_default()
+        );
+        let began = Instant::now();
+        let answer = self.router.call(request);
+        let work = async move {
+            let mut response = match AssertUnwindSafe(answer).catch_unwind().await {
+                Ok(Ok(response)) => only_problems(response),
+                Ok(Err(never)) => match never {},
+                Err(_) => Problem::internal().into_response(),
+            };
+            finish(response.headers_mut(), id);
+            log(&response, began);
+            Ok(response)
+        };
+        Box::pin(work.instrument(span))
+    }
+}
+
+/// The id that came with a request, so that the logs on both sides have the same, or a new one.
+fn request_id<B>(request: &Request<B>) -> Option<HeaderValue> {
+    let sent = request.headers().get(REQUEST_ID).cloned();
+    sent.or_else(|| HeaderValue::try_from(Uuid::new_v4().to_string()).ok())
+}
+
+fn finish(headers: &mut HeaderMap, id: Option<HeaderValue>) {
+    if let Some(id) = id {
+        headers.insert(REQUEST_ID, id);
+    }
+    let sniffing = headers.entry(header::X_CONTENT_TYPE_OPTIONS);
+    sniffing.or_insert(HeaderValue::from_static("nosniff"));
+}
+
+/// What was refused or failed is a line of the log; what went well is one for whoever asks for `debug`: an agent posts
+/// thousands of frames a second.
+fn log(response: &Response<Body>, began: Instant) {
+    let (status, latency_ms) = (response.status().as_u16(), began.elapsed().as_millis());
+    if status >= 400 {
+        tracing::info!(status, latency_ms, "refused");
+    } else {
+        tracing::debug!(status, latency_ms, "answered");
+    }
+}
