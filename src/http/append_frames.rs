@@ -81,8 +81,9 @@ pub(crate) async fn append_frames(
                 "a single frame: none of them goes with many",
             ));
         }
-        // Asked before the first line, so that a wrong address is an answer and not a stream.
-        app.recorder.summary(caller.clone(), run.clone()).await?;
+        // Asked before the first line, so that a wrong address is an answer and not a stream. Boxed, as what is rare
+        // is everywhere on the way of a frame: the future of a request is moved as a whole.
+        Box::pin(app.recorder.summary(caller.clone(), run.clone())).await?;
         let chunks = Chunks::new(&app, &headers, body, usize::MAX)?;
         let answers = frame_stream::begin(&app, caller, run, chunks);
         return Ok((
@@ -104,10 +105,10 @@ pub(crate) async fn append_frames(
     let mut request = offload(bytes.len(), || intake::frame(&bytes))?;
     drop(bytes);
     merge_key(&mut request.key, idempotency_key(&headers)?)?;
-    let mut results = app
+    let append = app
         .recorder
-        .append(caller, run, vec![request], conditions, WhenFull::Refuse)
-        .await?;
+        .append(caller, run, vec![request], conditions, WhenFull::Refuse);
+    let mut results = Box::pin(append).await?;
     drop(room);
     let appended = results.pop().unwrap_or(Err(RecordError::CutOff))?;
     Ok(receipt::response(appended))

@@ -32,10 +32,8 @@ impl FromRequestParts<App> for Authenticated {
             return Ok(Self(caller));
         }
         let (tokens, token) = (tokens.clone(), token.to_owned());
-        let caller = app
-            .recorder
-            .detached(async move { Ok(tokens.look_up(&token).await?) })
-            .await?;
+        let look_up = async move { Ok(tokens.look_up(&token).await?) };
+        let caller = Box::pin(app.recorder.detached(look_up)).await?;
         Ok(Self(caller))
     }
 }

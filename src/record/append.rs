@@ -65,7 +65,7 @@ impl Recorder {
                 Err(error) => Err(error),
             };
             appended.push(match outcome {
-                Ok(outcome) => self.receipt(&caller, &run, &keys, outcome).await,
+                Ok(outcome) => Box::pin(self.receipt(&caller, &run, &keys, outcome)).await,
                 Err(error) => Err(error),
             });
         }

@@ -298,7 +298,7 @@ impl Recorder {
             return Ok(keys.clone());
         }
         let recorder = self.clone();
-        self.detached(async move {
+        Box::pin(self.detached(async move {
             let (tenant, run) = &key;
             let tenant_keys = recorder.keys(tenant).await?;
             let mut tx = recorder.store.begin(tenant).await?;
@@ -310,7 +310,7 @@ impl Recorder {
             let keys = Arc::new(tenant_keys.open_run(run, &wrapped)?);
             recorder.open_keys().put(key, keys.clone());
             Ok(keys)
-        })
+        }))
         .await
     }
 

@@ -142,11 +142,12 @@ impl Session {
     }
 }
 
-/// Locks are taken in the order of runs only where the plan goes from the batch to the table: no scans, no hashes. The
-/// statement is planned once, since planning it for each batch would cost more than carrying it out; and the plan must
-/// not be that of a table that was small once.
-const PLANS: &str = "set enable_seqscan = off; set enable_bitmapscan = off; set enable_hashjoin = off;
-  set enable_mergejoin = off; set plan_cache_mode = force_generic_plan";
+/// The statement is planned once, since planning it for each batch costs more than carrying it out, and its plan is kept
+/// however the tables grow. It has to go from the batch to the tables, row by row: for that is the order in which runs
+/// are locked, and a scan that is cheap while a table is small would become slower with every run. A bitmap scan is the
+/// one that cannot be without a key.
+const PLANS: &str = "set plan_cache_mode = force_generic_plan; set enable_seqscan = off; set enable_indexscan = off;
+  set enable_indexonlyscan = off; set enable_hashjoin = off; set enable_mergejoin = off";
 
 /// Writes the frames of one run in a transaction that holds its lock.
 pub(crate) async fn write_locked(
@@ -166,9 +167,11 @@ pub(crate) async fn write_locked(
 /// Keys that the store chose are of their place, and need not be looked for.
 const OWN_KEYS: &str = "onrecord/";
 
-// `known`: in the lateral query so that each key is looked up in the index, however few frames the planner knows of.
-// `coalesce`: keeps the two `in` hashed lookups of the few runs, where a join would compare each frame with each.
-const WRITE: &str = "
+// `lateral`: each key is looked up by itself. `coalesce` of `in`: keeps it a hashed lookup among a few runs, where a join
+// would compare each frame with each. `coalesce` of `sealed_at`: the index of open runs is not to be used.
+macro_rules! write_sql {
+    ($kept:literal) => {
+        concat!("
 with v as (
   select * from unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bytea[], $6::timestamptz[], $7::bytea[], $8::text[], $9::bool[])
     as v (run, was_size, was_head, size, head, last_at, chain, outcome, ended)
@@ -177,7 +180,8 @@ with v as (
     lateral (select from frames where frames.run = wanted.run and frames.key = wanted.key limit 1) as found
 ), moved as (
   update runs set size = v.size, head = v.head, last_at = v.last_at, chain = v.chain, outcome = v.outcome, ended = v.ended
-  from v where runs.run = v.run and runs.size = v.was_size and runs.head = v.was_head and runs.sealed_at is null
+  from v where runs.run = v.run and runs.size = v.was_size and runs.head = v.was_head
+    and coalesce(runs.sealed_at, '-infinity') = '-infinity'
     and not coalesce(v.run in (select run from known), false)
     and clock_timestamp() between $12 - interval '2 s' and $12 + interval '2 s'
   returning runs.run
@@ -187,13 +191,18 @@ with v as (
   from unnest($13::bigint[], $14::timestamptz[], $15::bigint[], $16::int[], $17::text[], $18::uuid[], $19::text[], $20::text[], $21::bytea[], $22::bytea[])
     as f (seq, at, answers, turn, kind, run, tenant, key, mac, bytes)
   where coalesce(f.run in (select run from moved), false)
-), kept as (
+)", $kept, "
+select clock_timestamp() as now, array(select run from moved) as moved, array(select run from known) as known")
+    };
+}
+
+const WRITE: &str = write_sql!("");
+const WRITE_WITH_PAYLOADS: &str = write_sql!(", kept as (
   insert into payloads (run, tenant, commit, seq, place, media, tier, size, wrapped_dek, ciphertext)
   select p.* from unnest($23::uuid[], $24::text[], $25::bytea[], $26::bigint[], $27::smallint[], $28::text[], $29::smallint[], $30::bigint[], $31::bytea[], $32::bytea[])
     as p (run, tenant, commit, seq, place, media, tier, size, wrapped_dek, ciphertext)
   where coalesce(p.run in (select run from moved), false)
-)
-select clock_timestamp() as now, array(select run from moved) as moved, array(select run from known) as known";
+)");
 
 /// Writes to runs, each at most once; to several only in a [`Session`], whose plans lock them in order. `now` is what
 /// the writer took the database's clock for: nothing is written where that is more than 2 s wrong.
@@ -226,7 +235,8 @@ pub(crate) async fn write(
             $rows.map(|$row| $value).collect::<Vec<_>>()
         };
     }
-    let row = sqlx::query(WRITE)
+    let any = runs.iter().any(|run| !run.payloads.is_empty());
+    let query = sqlx::query(if any { WRITE_WITH_PAYLOADS } else { WRITE })
         .bind(&ids)
         .bind(column!(runs.iter(), run => signed(run.before.0)))
         .bind(column!(runs.iter(), run => &run.before.1.0[..]))
@@ -249,19 +259,23 @@ pub(crate) async fn write(
         .bind(column!(frames(), (chain, ..) => chain.tenant().as_str()))
         .bind(column!(frames(), (.., frame) => frame.key.as_str()))
         .bind(column!(frames(), (.., frame) => frame.request_mac.as_ref().map(|mac| &mac[..])))
-        .bind(column!(frames(), (.., frame) => frame.bytes.as_slice()))
-        .bind(column!(payloads(), (_, run, _) => run))
-        .bind(column!(payloads(), (chain, ..) => chain.tenant().as_str()))
-        .bind(column!(payloads(), (.., one) => &one.commit.0[..]))
-        .bind(column!(payloads(), (.., one) => signed(one.seq)))
-        .bind(column!(payloads(), (.., one) => one.place))
-        .bind(column!(payloads(), (.., one) => one.media))
-        .bind(column!(payloads(), (.., one) => one.tier))
-        .bind(column!(payloads(), (.., one) => signed(one.size)))
-        .bind(column!(payloads(), (.., one) => one.wrapped_dek))
-        .bind(column!(payloads(), (.., one) => one.ciphertext))
-        .fetch_one(connection)
-        .await?;
+        .bind(column!(frames(), (.., frame) => frame.bytes.as_slice()));
+    let query = if any {
+        query
+            .bind(column!(payloads(), (_, run, _) => run))
+            .bind(column!(payloads(), (chain, ..) => chain.tenant().as_str()))
+            .bind(column!(payloads(), (.., one) => &one.commit.0[..]))
+            .bind(column!(payloads(), (.., one) => signed(one.seq)))
+            .bind(column!(payloads(), (.., one) => one.place))
+            .bind(column!(payloads(), (.., one) => one.media))
+            .bind(column!(payloads(), (.., one) => one.tier))
+            .bind(column!(payloads(), (.., one) => signed(one.size)))
+            .bind(column!(payloads(), (.., one) => one.wrapped_dek))
+            .bind(column!(payloads(), (.., one) => one.ciphertext))
+    } else {
+        query
+    };
+    let row = query.fetch_one(connection).await?;
     let runs_of = |column: &str| {
         let ids: Vec<Uuid> = row.try_get(column)?;
         Ok::<_, sqlx::Error>(ids.into_iter().map(RunId::from).collect())
