@@ -106,8 +106,10 @@ declare
   name text;
   -- The comparison with one name is a tenth of that with an array, and nearly always all that is needed.
   -- `coalesce` keeps the planner from looking for rows by their tenant, which says the least of them.
-  scope text := 'coalesce(tenant = current_setting(''onrecord.tenant'', true), false)
-    or coalesce(tenant = any (current_tenants()), false)';
+  -- `coalesce` keeps the planner from looking for rows by their tenant, which says the least of them; `select` has the
+  -- setting read once a statement and not once a row.
+  scope text := 'coalesce(tenant = (select current_setting(''onrecord.tenant'', true)), false)
+    or coalesce(tenant = any ((select current_tenants())::text[]), false)';
 begin
   alter table frames enable row level security;
   foreach name in array array['runs', 'payloads', 'run_keys', 'ledger_entries', 'ledger_nodes', 'checkpoints'] loop

@@ -226,7 +226,7 @@ impl Recorder {
     pub fn with_queue(store: Store, vault: Arc<Vault>, limits: QueueLimits) -> Self {
         let followed = follow::Followed::default();
         Self(Arc::new(Shared {
-            sequencer: Sequencer::start(&store, followed.clone(), limits),
+            sequencer: Sequencer::start(&store, &followed, limits),
             tokens: Tokens::new(store.clone()),
             store,
             vault,

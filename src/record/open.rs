@@ -162,7 +162,7 @@ impl Recorder {
         // A crash before this line leaves nothing of the run; after it everything. Where the answer of the
         // commit is lost, the writer asks again with its key and finds the run.
         commit(tx).await?;
-        self.sequencer.heads().remember(chain);
+        self.sequencer.remember(chain);
         Ok(Appended::new(receipt, None))
     }
 }

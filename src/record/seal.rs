@@ -70,7 +70,7 @@ impl Recorder {
         };
         let key = (tenant.clone(), state.run.clone());
         self.followed.tell(&key, progress);
-        self.sequencer.heads().forget(&key.1);
+        self.sequencer.forget(&key.1);
     }
 
     async fn lock(&self, caller: &Caller, run: &RunId) -> Result<Locked, RecordError> {

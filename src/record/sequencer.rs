@@ -47,8 +47,16 @@ const SLOW: Duration = Duration::from_millis(1);
 /// How long that is.
 const COMPANY: Duration = Duration::from_micros(100);
 
+/// Batches that are under way at once. A run is always in the same lane, so that its order cannot suffer; while one
+/// lane waits for the disk another fills its batch.
+const LANES: usize = 2;
+
 /// The sequencer as the rest of the process has it. It ends when this is dropped, once nothing waits any more.
 pub(super) struct Sequencer {
+    lanes: Vec<Lane>,
+}
+
+struct Lane {
     shared: Arc<Shared>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
@@ -75,7 +83,72 @@ impl Shared {
 
 impl Sequencer {
     /// Starts it over a database.
-    pub(super) fn start(store: &Store, followed: Followed, limits: QueueLimits) -> Self {
+    pub(super) fn start(store: &Store, followed: &Followed, limits: QueueLimits) -> Self {
+        let limits = QueueLimits {
+            frames: limits.frames / LANES,
+            bytes: limits.bytes / LANES,
+        };
+        let lanes = (0..LANES).map(|_| Lane::start(store, followed.clone(), limits));
+        Self {
+            lanes: lanes.collect(),
+        }
+    }
+
+    fn lane(&self, run: &RunId) -> &Lane {
+        // The low bits of an id are random.
+        let lane = run.to_bits() % self.lanes.len() as u128;
+        &self.lanes[usize::try_from(lane).unwrap_or(0)]
+    }
+
+    /// Remembers the chain of a run as it is in the database.
+    pub(super) fn remember(&self, chain: Chain) {
+        let lane = self.lane(chain.run());
+        lane.shared.heads.remember(chain);
+    }
+
+    /// Forgets a run that was written to elsewhere.
+    pub(super) fn forget(&self, run: &RunId) {
+        self.lane(run).shared.heads.forget(run);
+    }
+
+    /// Hands frames over, once there is room if they may `wait`.
+    ///
+    /// # Errors
+    /// [`RecordError::Busy`]: there is none; [`RecordError::Stopping`]: nothing is taken any more.
+    pub(super) async fn submit(
+        &self,
+        submission: Submission,
+        wait: bool,
+    ) -> Result<(), RecordError> {
+        self.lane(&submission.run).submit(submission, wait).await
+    }
+
+    /// Takes nothing more, and ends when everybody who waits has an answer.
+    pub(super) async fn drain(&self) {
+        self.lanes.iter().for_each(Lane::close);
+        for lane in &self.lanes {
+            let task = lane
+                .task
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
+            if let Some(task) = task
+                && let Err(error) = task.await
+            {
+                tracing::error!(%error, "the sequencer broke off");
+            }
+        }
+    }
+}
+
+impl Drop for Sequencer {
+    fn drop(&mut self) {
+        self.lanes.iter().for_each(Lane::close);
+    }
+}
+
+impl Lane {
+    fn start(store: &Store, followed: Followed, limits: QueueLimits) -> Self {
         let shared = Arc::new(Shared {
             queue: Mutex::new(Waiting {
                 queue: Queue::new(limits),
@@ -98,20 +171,7 @@ impl Sequencer {
         }
     }
 
-    /// What is remembered of runs.
-    pub(super) fn heads(&self) -> &Heads {
-        &self.shared.heads
-    }
-
-    /// Hands frames over, once there is room if they may `wait`.
-    ///
-    /// # Errors
-    /// [`RecordError::Busy`]: there is none; [`RecordError::Stopping`]: nothing is taken any more.
-    pub(super) async fn submit(
-        &self,
-        mut submission: Submission,
-        wait: bool,
-    ) -> Result<(), RecordError> {
+    async fn submit(&self, mut submission: Submission, wait: bool) -> Result<(), RecordError> {
         loop {
             // Listens before it tries, so that no room is missed that is made in between.
             let mut room = pin!(self.shared.room.notified());
@@ -134,31 +194,10 @@ impl Sequencer {
         }
     }
 
-    /// Takes nothing more, and ends when everybody who waits has an answer.
-    pub(super) async fn drain(&self) {
-        self.close();
-        let task = self
-            .task
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some(task) = task
-            && let Err(error) = task.await
-        {
-            tracing::error!(%error, "the sequencer broke off");
-        }
-    }
-
     fn close(&self) {
         self.shared.waiting().closed = true;
         self.shared.arrived.notify_one();
         self.shared.room.notify_waiters();
-    }
-}
-
-impl Drop for Sequencer {
-    fn drop(&mut self) {
-        self.close();
     }
 }
 
