@@ -82,7 +82,7 @@ pub struct ExportRequest {
 /// Pieces of a bundle, or why it breaks off.
 pub type Pieces = mpsc::Receiver<Result<Bytes, ExportError>>;
 
-/// Pieces that may wait for a slow reader, of 64 KiB each.
+/// Pieces that may wait for a slow reader, of 256 KiB each.
 const WAITING_PIECES: usize = 8;
 
 impl Recorder {

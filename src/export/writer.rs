@@ -10,7 +10,8 @@ use tokio::fs::File;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _, BufWriter};
 use tokio::sync::mpsc;
 
-const PIECE: usize = 64 * 1024;
+/// Bytes that leave at once. Each wakes a task at either end, which takes its time on a busy machine.
+const PIECE: usize = 256 * 1024;
 /// How long a reader may take nothing before it counts as gone, with the page that waits for it.
 const PATIENCE: Duration = Duration::from_secs(300);
 
