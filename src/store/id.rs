@@ -17,6 +17,15 @@ impl Uuid {
     pub(crate) const MAX: Self = Self(u128::MAX);
 }
 
+impl Uuid {
+    /// One of its own for each pair, far from its neighbours.
+    pub(super) fn spread(one: i64, other: i64) -> Self {
+        let pair = u128::from(one.cast_unsigned()) << 64 | u128::from(other.cast_unsigned());
+        // An odd factor: no two pairs have the same product.
+        Self(pair.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
+    }
+}
+
 impl From<&RunId> for Uuid {
     fn from(run: &RunId) -> Self {
         Self(run.to_bits())

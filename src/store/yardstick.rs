@@ -1,6 +1,7 @@
 //! What `onrecord bench` measures with: how much a database grew, and what a plain PostgreSQL does with
 //! the same bytes, in a database of its own that is dropped afterwards.
 
+use super::id::Uuid;
 use super::{StoreError, connect, options};
 use sqlx::{
     AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, PgConnection, Row as _,
@@ -12,6 +13,12 @@ use std::time::{Duration, Instant};
 const TABLES: &str = "
 create table plain (run bigint, seq bigint, bytes bytea not null, primary key (run, seq));
 alter table plain alter column bytes set storage external;
+create table guarded (run bigint, seq bigint, key uuid not null, at timestamptz not null default clock_timestamp(),
+  hash bytea not null, bytes bytea not null, primary key (run, seq), unique (run, key));
+alter table guarded alter column bytes set storage external;
+create function refuse() returns trigger language plpgsql as 'begin raise exception ''append-only''; end';
+create trigger no_change before update or delete on guarded for each row execute function refuse();
+create trigger no_truncate before truncate on guarded for each statement execute function refuse();
 create table heads (run bigint primary key, seq bigint not null, hash bytea not null) with (fillfactor = 50);
 create table chained (run bigint, seq bigint, hash bytea not null, bytes bytea not null, primary key (run, seq));
 alter table chained alter column bytes set storage external;
@@ -32,6 +39,9 @@ create trigger chain before insert on chained for each row execute function chai
 /// Empties the tables and begins so many runs.
 const BEGIN: &str = "
 truncate plain, chained, heads;
+alter table guarded disable trigger user;
+truncate guarded;
+alter table guarded enable trigger user;
 insert into heads select run, 0, '' from generate_series(0, RUNS - 1) run;
 checkpoint;
 ";
@@ -43,6 +53,9 @@ pub enum Insert {
     Row,
     /// Many of them by `UNNEST`.
     Rows(u32),
+    /// The same into a table that promises what ours does but for the chain: a key that is unique in its run, and
+    /// nothing changed or removed.
+    Guarded(u32),
     /// A row that the trigger chains to the last one of a run, one of so many.
     Chained(u32),
 }
@@ -60,7 +73,7 @@ impl Insert {
                 "\\set run random(0, {})\ninsert into chained (run, bytes) values (:run, :bytes);\n",
                 runs.saturating_sub(1)
             )),
-            Self::Rows(_) => None,
+            Self::Rows(_) | Self::Guarded(_) => None,
         }
     }
 }
@@ -260,7 +273,7 @@ async fn inserter(
 ) -> Result<Inserted, StoreError> {
     let mut done = Inserted::default();
     let rows = match insert {
-        Insert::Rows(rows) => usize::try_from(rows).unwrap_or(usize::MAX),
+        Insert::Rows(rows) | Insert::Guarded(rows) => usize::try_from(rows).unwrap_or(usize::MAX),
         _ => 1,
     };
     let (runs, all_bytes) = (vec![number; rows], vec![bytes.as_bytes(); rows]);
@@ -280,6 +293,20 @@ async fn inserter(
                 )
                 .bind(&runs)
                 .bind(seqs)
+                .bind(&all_bytes)
+            }
+            Insert::Guarded(count) => {
+                let seqs = seq..seq + i64::from(count);
+                // Neighbouring keys are far apart, as those of clients are.
+                let key = |seq: i64| Uuid::spread(number, seq);
+                sqlx::query(
+                    "insert into guarded (run, seq, key, hash, bytes)
+                     select * from unnest($1::bigint[], $2::bigint[], $3::uuid[], $4::bytea[], $5::bytea[])",
+                )
+                .bind(&runs)
+                .bind(seqs.clone().collect::<Vec<_>>())
+                .bind(seqs.map(key).collect::<Vec<_>>())
+                .bind(vec![&[0x5a_u8; 32][..]; rows])
                 .bind(&all_bytes)
             }
             Insert::Chained(runs) => {

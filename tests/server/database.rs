@@ -383,3 +383,39 @@ async fn a_truncation_before_the_seal_shows_by_a_receipt() {
     assert_eq!(report.verdict.code, onrecord_verify::Code::Receipt);
     assert_eq!(report.verdict.exit_code, 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_append_reads_its_own_run_and_no_other() {
+    const OTHERS: i64 = 3_000;
+    const APPENDS: i64 = 200;
+    let server = Server::start().await;
+    let opened = server.api.any_run().await;
+    let mut owner = server.sql().await;
+    // Made while the writer's plan is that of a table with one row, as tables begin.
+    server
+        .api
+        .frame(&opened.run, &json!({"kind": "observation", "key": "first"}))
+        .await
+        .is(201);
+    let others = format!(
+        "insert into runs (run, tenant, run_no, opened_at, open_index, size, head, last_at, chain)
+         select gen_random_uuid(), tenant, 100 + n, opened_at, open_index, size, head, last_at, chain
+         from runs, generate_series(1, {OTHERS}) as n"
+    );
+    owner.execute(sqlx::AssertSqlSafe(others)).await.unwrap();
+    for number in 0..APPENDS {
+        let frame = json!({"kind": "observation", "key": format!("k{number}")});
+        server.api.frame(&opened.run, &frame).await.is(201);
+    }
+    server.audit(&opened.run, &[opened.clone()]).await;
+    let database = server.database.clone();
+    // Sessions tell what they read when they end.
+    server.stop().await;
+    let mut owner = sqlx::PgConnection::connect(&database.url).await.unwrap();
+    let read = number(
+        &mut owner,
+        "select coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) from pg_stat_user_tables where relname = 'runs'",
+    )
+    .await;
+    assert!(read < OTHERS + 20 * APPENDS, "{read} rows of runs were read");
+}

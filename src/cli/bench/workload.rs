@@ -132,7 +132,8 @@ impl Baseline {
         let plan = self.plan(args);
         match self {
             Self::RawSingle | Self::RawLone => Insert::Row,
-            Self::RawBatch | Self::RawPayload => Insert::Rows(plan.frames),
+            Self::RawBatch => Insert::Guarded(plan.frames),
+            Self::RawPayload => Insert::Rows(plan.frames),
             Self::TriggerHotRun | Self::TriggerManyRuns => Insert::Chained(plan.runs),
         }
     }
