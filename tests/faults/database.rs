@@ -15,18 +15,16 @@ const CRASHES: [usize; 3] = [20, 90, 160];
 
 /// Brings the whole database down: PostgreSQL ends all sessions and recovers when one is killed.
 pub async fn crash(url: &str) {
-    // The crash before may not be over.
-    let mut connection = loop {
-        match PgConnection::connect(url).await {
-            Ok(connection) => break connection,
-            Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("57P03") => {}
-            Err(error) => panic!("{error}"),
+    // The crash before may not be over: sessions are refused, or end at once.
+    let (mut connection, pid) = loop {
+        let Ok(mut connection) = PgConnection::connect(url).await else {
+            continue;
+        };
+        let pid = sqlx::query_scalar("select pg_backend_pid()");
+        if let Ok(pid) = pid.fetch_one(&mut connection).await {
+            break (connection, pid);
         }
     };
-    let pid: i32 = sqlx::query_scalar("select pg_backend_pid()")
-        .fetch_one(&mut connection)
-        .await
-        .unwrap();
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
     // The session is seen to be gone before the load goes on.
     while connection.execute("select 1").await.is_ok() {}

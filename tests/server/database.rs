@@ -407,7 +407,9 @@ async fn an_append_reads_its_own_run_and_no_other() {
         let frame = json!({"kind": "observation", "key": format!("k{number}")});
         server.api.frame(&opened.run, &frame).await.is(201);
     }
-    server.audit(&opened.run, &[opened.clone()]).await;
+    server
+        .audit(&opened.run, std::slice::from_ref(&opened))
+        .await;
     let database = server.database.clone();
     // Sessions tell what they read when they end.
     server.stop().await;
@@ -417,5 +419,8 @@ async fn an_append_reads_its_own_run_and_no_other() {
         "select coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) from pg_stat_user_tables where relname = 'runs'",
     )
     .await;
-    assert!(read < OTHERS + 20 * APPENDS, "{read} rows of runs were read");
+    assert!(
+        read < OTHERS + 20 * APPENDS,
+        "{read} rows of runs were read"
+    );
 }

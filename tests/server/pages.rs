@@ -77,7 +77,7 @@ async fn frames_that_are_gone_do_not_hide_those_behind_them() {
     );
     let rows = format!(
         "alter table frames disable trigger user;
-         delete from frames where run = '{run}' and seq between 90 and 8079;
+         delete from frames where run = run_uuid('{run}') and seq between 90 and 8079;
          alter table frames enable trigger user;"
     );
     let mut owner = server.sql().await;
