@@ -41,7 +41,9 @@ impl Tokens {
     pub fn remembered(&self, token: &str) -> Option<Caller> {
         let (id, secret) = parts(token)?;
         let mut looks = self.looks();
-        let look = looks.get(id).filter(|look| look.at.elapsed() < LOOK_HOLDS)?;
+        let look = looks
+            .get(id)
+            .filter(|look| look.at.elapsed() < LOOK_HOLDS)?;
         is_secret(secret, &look.secret_hash).then(|| look.caller.clone())
     }
 

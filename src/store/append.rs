@@ -145,7 +145,8 @@ impl Session {
 /// Locks are taken in the order of runs only where the plan goes from the batch to the table: no scans, no hashes. The
 /// statement is planned once, since planning it for each batch would cost more than carrying it out; and the plan must
 /// not be that of a table that was small once.
-const PLANS: &str = "set enable_seqscan = off; set enable_bitmapscan = off; set enable_hashjoin = off;
+const PLANS: &str =
+    "set enable_seqscan = off; set enable_bitmapscan = off; set enable_hashjoin = off;
   set enable_mergejoin = off; set plan_cache_mode = force_generic_plan";
 
 /// Writes the frames of one run in a transaction that holds its lock.

@@ -10,7 +10,7 @@ mod seen;
 pub use links::{Links, Opened, ReadFrame};
 pub use seen::Seen;
 
-use crate::digest::Hash;
+use crate::digest::{Hash, leaf_hash_in};
 use crate::frame::{BadFrame, Draft, Frame};
 use crate::id::{RunId, TenantId};
 use crate::json::NotCanonical;
@@ -129,10 +129,12 @@ impl Chain {
         bytes: &'a [u8],
         seen: Option<&mut Seen>,
     ) -> Result<Frame<'a>, Fault> {
-        let read = ReadFrame::read(bytes, self.size())?;
+        let frame = Self::read(bytes, self.size())?;
+        let mut file = self.file.clone();
+        let hash = leaf_hash_in(bytes, &mut file, self.file_bytes());
+        let read = ReadFrame::of(frame, hash, bytes);
         self.links.extend(&read, seen)?;
-        self.file.update(bytes);
-        self.file.update(b"\n");
+        self.file = file;
         Ok(read.frame)
     }
 

@@ -281,11 +281,11 @@ impl<'a> Frame<'a> {
 
     /// As [`Frame::parse`], of canonical bytes only: the outer error is that they are not.
     pub(crate) fn canonical(bytes: &'a [u8]) -> Result<Result<Self, BadFrame>, NotCanonical> {
-        let (text, body) = json::check_canonical_with(bytes, Limits::FRAME, "body")?;
-        Ok(match body.and_then(|body| canonical::frame(text, body)) {
-            Some(frame) => frame.checked(),
-            None => Self::by_names(bytes).and_then(Self::checked),
-        })
+        if let Some(frame) = json::text(bytes, Limits::FRAME).and_then(canonical::frame) {
+            return Ok(frame.checked());
+        }
+        json::check_canonical(bytes, Limits::FRAME)?;
+        Ok(Self::by_names(bytes).and_then(Self::checked))
     }
 
     /// Reads the members in any order, and says what is wrong with them.

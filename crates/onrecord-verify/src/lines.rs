@@ -1,12 +1,14 @@
-//! The lines of `frames.ndjson`: read a block ahead, each frame by itself on as many threads as there are
-//! cores, and handed out in their order.
+//! The lines of `frames.ndjson`: read a block ahead, hashed by one thread, each frame read by itself on as
+//! many as there are cores, and handed out in their order.
 //!
 //! What is found does not depend on the threads: they read frames by themselves, which needs nothing of
 //! the frames before, and whatever they find is looked at in the order of the lines. In memory are two
 //! blocks, and what was read of one.
 
 use crate::tar::{Body, LineEnd, TarError};
-use onrecord_core::chain::{Fault, ReadFrame};
+use onrecord_core::chain::{Chain, Fault, ReadFrame};
+use onrecord_core::digest::{Hash, leaf_hash_in};
+use onrecord_core::frame::Frame;
 use onrecord_core::limits::FRAME_BYTES;
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
@@ -14,11 +16,13 @@ use std::io::BufRead;
 use std::mem;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-/// Bytes that are read at a time.
+/// Bytes that are read at a time: so many that starting threads for them is nothing beside.
 const BLOCK_BYTES: usize = 4 * 1_024 * 1_024;
+/// Bytes that one thread reads at a time: two blocks stay in its cache.
+const BLOCK_BYTES_ALONE: usize = 128 * 1_024;
 /// Bytes that a thread takes at a time, up to the end of a line.
 const PIECE_BYTES: usize = 64 * 1_024;
 /// More threads than this have nothing to do: the links between frames are checked by one.
@@ -35,9 +39,19 @@ pub(crate) fn read<R: BufRead>(
     body: &mut Body<'_, R>,
     mut each: impl FnMut(Line<'_>) -> bool,
 ) -> Result<LineEnd, TarError> {
-    let mut hasher = mem::take(body.hasher());
-    let mut block = Block::new(body);
-    let mut next = Block::new(body);
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = cores.min(THREADS);
+    let mut file = File {
+        hasher: mem::take(body.hasher()),
+        bytes: 0,
+    };
+    let length = if threads < 2 {
+        BLOCK_BYTES_ALONE
+    } else {
+        BLOCK_BYTES
+    };
+    let mut block = Block::new(body, length);
+    let mut next = Block::new(body, length);
     let mut more = block.fill(body);
     let end = loop {
         let (lines, rest) = block.bytes().split_at(block.whole());
@@ -50,19 +64,25 @@ pub(crate) fn read<R: BufRead>(
                 _ => LineEnd::TooLong,
             };
         }
-        let ahead = || {
+        let mut ahead = || {
             if let Ok(true) = more {
                 more = next.fill(body);
             }
         };
-        let goes_on = in_order(lines, &mut hasher, ahead, &mut each);
+        let pieces = pieces(lines);
+        let shared = if threads.min(pieces.len()) < 2 {
+            None
+        } else {
+            shared(&pieces, threads, &mut file, &mut ahead, &mut each)
+        };
+        let goes_on = shared.unwrap_or_else(|| alone(lines, &mut file, &mut ahead, &mut each));
         mem::swap(&mut block, &mut next);
         if !goes_on {
             break LineEnd::Whole;
         }
     };
-    hasher.update(block.bytes());
-    *body.hasher() = hasher;
+    file.hasher.update(block.bytes());
+    *body.hasher() = file.hasher;
     match (end, more) {
         (LineEnd::None | LineEnd::Torn, Err(error)) => Err(error),
         // It is found again by who reads on.
@@ -74,6 +94,21 @@ pub(crate) fn read<R: BufRead>(
     }
 }
 
+/// The hash of what was read of the member.
+struct File {
+    hasher: Sha256,
+    bytes: u64,
+}
+
+impl File {
+    /// Takes a line and its newline; the leaf hash of the line.
+    fn line(&mut self, line: &[u8]) -> Hash {
+        let leaf = leaf_hash_in(line, &mut self.hasher, self.bytes);
+        self.bytes += line.len() as u64 + 1;
+        leaf
+    }
+}
+
 /// Bytes of a member, from the beginning of a line.
 struct Block {
     buffer: Vec<u8>,
@@ -82,8 +117,8 @@ struct Block {
 
 impl Block {
     /// Not larger than what is left of the member.
-    fn new<R: BufRead>(body: &Body<'_, R>) -> Self {
-        let length = usize::try_from(body.left()).map_or(BLOCK_BYTES, |left| left.min(BLOCK_BYTES));
+    fn new<R: BufRead>(body: &Body<'_, R>, length: usize) -> Self {
+        let length = usize::try_from(body.left()).map_or(length, |left| left.min(length));
         Self {
             buffer: vec![0; length],
             filled: 0,
@@ -111,36 +146,50 @@ impl Block {
     }
 }
 
-/// Hands out the lines of a block, hashes it, and reads ahead meanwhile; false as soon as `each` says so.
-fn in_order(
+/// Hashes the lines of a block and hands them out, and reads ahead; false as soon as `each` says so.
+fn alone(
     block: &[u8],
-    hasher: &mut Sha256,
-    ahead: impl FnOnce(),
+    file: &mut File,
+    ahead: &mut impl FnMut(),
     each: &mut impl FnMut(Line<'_>) -> bool,
 ) -> bool {
-    let pieces = pieces(block);
-    let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    let threads = cores.min(THREADS).min(pieces.len());
-    if threads < 2 {
-        hasher.update(block);
-        ahead();
-        return lines(block).all(each);
+    ahead();
+    let mut goes_on = true;
+    for line in lines(block) {
+        let hash = file.line(line);
+        goes_on = goes_on && each(whole(line, hash, Chain::read(line, 0)));
     }
-    let (mut hashes, hash) = (false, &mut *hasher);
+    goes_on
+}
+
+/// As [`alone`], with threads for the pieces of a block; `None` if none could be started.
+fn shared(
+    pieces: &[&[u8]],
+    threads: usize,
+    file: &mut File,
+    ahead: &mut impl FnMut(),
+    each: &mut impl FnMut(Line<'_>) -> bool,
+) -> Option<bool> {
     let taken = AtomicUsize::new(0);
-    let goes_on = thread::scope(|scope| {
+    thread::scope(|scope| {
         let builder = thread::Builder::new;
-        let hash = builder().spawn_scoped(scope, move || hash.update(block));
-        hashes = hash.is_ok();
+        let (sender, hashed) = channel();
+        let hash = move || {
+            for piece in pieces {
+                let hashes: Vec<Hash> = lines(piece).map(|line| file.line(line)).collect();
+                // The file is hashed to its end, also when nobody asks for lines any more.
+                drop(sender.send(hashes));
+            }
+        };
+        builder().spawn_scoped(scope, hash).ok()?;
         let (sender, receiver) = channel();
         for _ in 0..threads {
-            let (taken, pieces, sender) = (&taken, &pieces, sender.clone());
+            let (taken, sender) = (&taken, sender.clone());
             let read = move || {
                 loop {
                     let at = taken.fetch_add(1, Ordering::Relaxed);
                     let Some(piece) = pieces.get(at) else { break };
-                    let lines: Vec<Line<'_>> = lines(piece).collect();
-                    if sender.send((at, lines)).is_err() {
+                    if sender.send((at, frames(piece))).is_err() {
                         break;
                     }
                 }
@@ -152,22 +201,48 @@ fn in_order(
         }
         drop(sender);
         ahead();
-        let mut early = BTreeMap::new();
-        (0..pieces.len()).all(|at| {
-            while !early.contains_key(&at) {
-                match receiver.recv() {
-                    Ok((at, lines)) => early.insert(at, lines),
-                    // No thread could be started.
-                    Err(_) => early.insert(at, lines(pieces[at]).collect()),
-                };
-            }
-            early.remove(&at).into_iter().flatten().all(&mut *each)
-        })
-    });
-    if !hashes {
-        hasher.update(block);
+        let mut read = InOrder {
+            receiver,
+            early: BTreeMap::new(),
+        };
+        Some(pieces.iter().enumerate().all(|(at, piece)| {
+            let frames = read.piece(at).unwrap_or_else(|| frames(piece));
+            // A hash is missing only if its thread panicked, which the end of the scope passes on.
+            let hashes = hashed.recv().unwrap_or_default();
+            lines(piece)
+                .zip(hashes)
+                .zip(frames)
+                .all(|((line, hash), frame)| each(whole(line, hash, frame)))
+        }))
+    })
+}
+
+/// The frames of pieces, which come as they are read.
+struct InOrder<'a> {
+    receiver: Receiver<(usize, Frames<'a>)>,
+    early: BTreeMap<usize, Frames<'a>>,
+}
+
+impl<'a> InOrder<'a> {
+    /// Those of a piece; `None` if no thread could be started.
+    fn piece(&mut self, at: usize) -> Option<Frames<'a>> {
+        while !self.early.contains_key(&at) {
+            let (at, frames) = self.receiver.recv().ok()?;
+            self.early.insert(at, frames);
+        }
+        self.early.remove(&at)
     }
-    goes_on
+}
+
+type Frames<'a> = Vec<Result<Frame<'a>, Fault>>;
+
+/// All lines of a piece, read as frames.
+fn frames(piece: &[u8]) -> Frames<'_> {
+    lines(piece).map(|line| Chain::read(line, 0)).collect()
+}
+
+fn whole<'a>(line: &'a [u8], hash: Hash, frame: Result<Frame<'a>, Fault>) -> Line<'a> {
+    (line, frame.map(|frame| ReadFrame::of(frame, hash, line)))
 }
 
 /// A block in pieces that end where lines end.
@@ -183,12 +258,9 @@ fn pieces(mut block: &[u8]) -> Vec<&[u8]> {
     pieces
 }
 
-/// All lines of a piece, read as frames.
-fn lines(mut piece: &[u8]) -> impl Iterator<Item = Line<'_>> {
-    std::iter::from_fn(move || {
-        let bytes = line(&mut piece)?;
-        Some((bytes, ReadFrame::read(bytes, 0)))
-    })
+/// All lines of a piece, without their newlines.
+fn lines(mut piece: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || line(&mut piece))
 }
 
 /// Steps over the next line.

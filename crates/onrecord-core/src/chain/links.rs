@@ -27,11 +27,17 @@ impl<'a> ReadFrame<'a> {
     ///
     /// Errors: as [`Chain::read`].
     pub fn read(bytes: &'a [u8], seq: u64) -> Result<Self, Fault> {
-        Ok(Self {
-            frame: Chain::read(bytes, seq)?,
-            hash: leaf_hash(bytes),
+        let frame = Chain::read(bytes, seq)?;
+        Ok(Self::of(frame, leaf_hash(bytes), bytes))
+    }
+
+    /// A frame that [`Chain::read`] read from a line, whose [`leaf_hash`] was made elsewhere.
+    pub fn of(frame: Frame<'a>, hash: Hash, bytes: &'a [u8]) -> Self {
+        Self {
+            frame,
+            hash,
             bytes: bytes.len() as u64,
-        })
+        }
     }
 }
 

@@ -70,6 +70,25 @@ pub(super) fn scan<T: Target>(text: &str, limits: Limits, target: T) -> Result<T
     Ok(scanner.target)
 }
 
+/// Reads the value that begins at `at`, inside of `depth` others; the place after it.
+#[inline]
+pub(super) fn value<T: Target>(
+    text: &str,
+    at: usize,
+    depth: usize,
+    limits: Limits,
+    target: T,
+) -> Result<usize, Box<JsonError>> {
+    let mut scanner = Scanner {
+        text,
+        at,
+        depth,
+        limits,
+        target,
+    };
+    scanner.value().map(|()| scanner.at)
+}
+
 struct Scanner<'a, T> {
     text: &'a str,
     at: usize,
