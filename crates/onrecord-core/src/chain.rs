@@ -7,7 +7,7 @@ mod links;
 mod saved;
 mod seen;
 
-pub use links::{Links, Opened, ReadFrame};
+pub use links::{Line, Links, Opened};
 pub use seen::Seen;
 
 use crate::digest::{Hash, leaf_hash_in};
@@ -132,10 +132,9 @@ impl Chain {
         let frame = Self::read(bytes, self.size())?;
         let mut file = self.file.clone();
         let hash = leaf_hash_in(bytes, &mut file, self.file_bytes());
-        let read = ReadFrame::of(frame, hash, bytes);
-        self.links.extend(&read, seen)?;
+        self.links.extend(&frame, Line { bytes, hash }, seen)?;
         self.file = file;
-        Ok(read.frame)
+        Ok(frame)
     }
 
     /// Reads a frame that stands at `seq`, without its newline: what the rules of a frame alone say.

@@ -6,7 +6,7 @@
 //! blocks, and what was read of one.
 
 use crate::tar::{Body, LineEnd, TarError};
-use onrecord_core::chain::{Chain, Fault, ReadFrame};
+use onrecord_core::chain::{Chain, Fault, Line};
 use onrecord_core::digest::{Hash, leaf_hash_in};
 use onrecord_core::frame::Frame;
 use onrecord_core::limits::FRAME_BYTES;
@@ -28,16 +28,16 @@ const PIECE_BYTES: usize = 64 * 1_024;
 /// More threads than this have nothing to do: the links between frames are checked by one.
 const THREADS: usize = 16;
 
-/// A line without its newline, and the frame that it is.
-pub(crate) type Line<'a> = (&'a [u8], Result<ReadFrame<'a>, Fault>);
+/// A line as a frame, read by itself.
+type Read<'a> = Result<Frame<'a>, Fault>;
 
-/// Hands out all lines until `each` answers false; faults say seq 0, as no place is known here.
+/// Hands out all lines, and what is read of each, until `each` answers false; faults say seq 0, as no place is known here.
 ///
 /// A line without its end, or one that is longer than a frame, is answered and not handed out. After
 /// [`LineEnd::Whole`], which `each` asked for, and [`LineEnd::TooLong`] there is more in the member.
 pub(crate) fn read<R: BufRead>(
     body: &mut Body<'_, R>,
-    mut each: impl FnMut(Line<'_>) -> bool,
+    mut each: impl FnMut(Line<'_>, &Read<'_>) -> bool,
 ) -> Result<LineEnd, TarError> {
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let threads = cores.min(THREADS);
@@ -102,7 +102,7 @@ struct File {
 
 impl File {
     /// Takes a line and its newline; the leaf hash of the line.
-    fn line(&mut self, line: &[u8]) -> Hash {
+    fn hash(&mut self, line: &[u8]) -> Hash {
         let leaf = leaf_hash_in(line, &mut self.hasher, self.bytes);
         self.bytes += line.len() as u64 + 1;
         leaf
@@ -151,13 +151,13 @@ fn alone(
     block: &[u8],
     file: &mut File,
     ahead: &mut impl FnMut(),
-    each: &mut impl FnMut(Line<'_>) -> bool,
+    each: &mut impl FnMut(Line<'_>, &Read<'_>) -> bool,
 ) -> bool {
     ahead();
     let mut goes_on = true;
-    for line in lines(block) {
-        let hash = file.line(line);
-        goes_on = goes_on && each(whole(line, hash, Chain::read(line, 0)));
+    for bytes in lines(block) {
+        let hash = file.hash(bytes);
+        goes_on = goes_on && each(Line { bytes, hash }, &Chain::read(bytes, 0));
     }
     goes_on
 }
@@ -168,7 +168,7 @@ fn shared(
     threads: usize,
     file: &mut File,
     ahead: &mut impl FnMut(),
-    each: &mut impl FnMut(Line<'_>) -> bool,
+    each: &mut impl FnMut(Line<'_>, &Read<'_>) -> bool,
 ) -> Option<bool> {
     let taken = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -176,7 +176,7 @@ fn shared(
         let (sender, hashed) = channel();
         let hash = move || {
             for piece in pieces {
-                let hashes: Vec<Hash> = lines(piece).map(|line| file.line(line)).collect();
+                let hashes: Vec<Hash> = lines(piece).map(|line| file.hash(line)).collect();
                 // The file is hashed to its end, also when nobody asks for lines any more.
                 drop(sender.send(hashes));
             }
@@ -209,10 +209,8 @@ fn shared(
             let frames = read.piece(at).unwrap_or_else(|| frames(piece));
             // A hash is missing only if its thread panicked, which the end of the scope passes on.
             let hashes = hashed.recv().unwrap_or_default();
-            lines(piece)
-                .zip(hashes)
-                .zip(frames)
-                .all(|((line, hash), frame)| each(whole(line, hash, frame)))
+            let mut whole = lines(piece).zip(hashes).zip(&frames);
+            whole.all(|((bytes, hash), frame)| each(Line { bytes, hash }, frame))
         }))
     })
 }
@@ -234,15 +232,11 @@ impl<'a> InOrder<'a> {
     }
 }
 
-type Frames<'a> = Vec<Result<Frame<'a>, Fault>>;
+type Frames<'a> = Vec<Read<'a>>;
 
 /// All lines of a piece, read as frames.
 fn frames(piece: &[u8]) -> Frames<'_> {
     lines(piece).map(|line| Chain::read(line, 0)).collect()
-}
-
-fn whole<'a>(line: &'a [u8], hash: Hash, frame: Result<Frame<'a>, Fault>) -> Line<'a> {
-    (line, frame.map(|frame| ReadFrame::of(frame, hash, line)))
 }
 
 /// A block in pieces that end where lines end.
@@ -265,11 +259,28 @@ fn lines(mut piece: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Steps over the next line.
 fn line<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let from = *rest;
-    // Of bytes in memory it cannot fail, and it is the fastest search that the standard library has.
-    let length = rest.skip_until(b'\n').ok()?;
-    let bytes = &from[..length];
-    Some(bytes.strip_suffix(b"\n").unwrap_or(bytes)).filter(|_| length > 0)
+    let (line, after) = match newline(rest) {
+        Some(at) => (&rest[..at], &rest[at + 1..]),
+        None if rest.is_empty() => return None,
+        None => (*rest, &[][..]),
+    };
+    *rest = after;
+    Some(line)
+}
+
+/// Where the first newline is. So many bytes are looked at in a few instructions each time, as which of them
+/// it is does not matter yet.
+fn newline(bytes: &[u8]) -> Option<usize> {
+    let (chunks, _) = bytes.as_chunks::<64>();
+    let has = |chunk: &[u8; 64]| {
+        let found = chunk
+            .iter()
+            .fold(0, |any, byte| any | u8::from(*byte == b'\n'));
+        found != 0
+    };
+    let before = chunks.iter().position(has).unwrap_or(chunks.len()) * 64;
+    let within = bytes[before..].iter().position(|byte| *byte == b'\n');
+    within.map(|at| before + at)
 }
 
 #[cfg(test)]

@@ -146,11 +146,13 @@ impl<'a> Cursor<'a> {
         self.eat("}").map(|()| submitted)
     }
 
+    #[inline(always)]
     fn required<T>(&mut self, name: &str, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
         if self.member(name) { read(self) } else { None }
     }
 
     /// The outer `None` is a member that is there and cannot be read.
+    #[inline(always)]
     fn optional<T>(
         &mut self,
         name: &str,
