@@ -53,7 +53,7 @@ impl Hash {
 
 /// `SHA-256(0x00 ‖ bytes)`: the hash of a frame's canonical bytes and of a ledger entry (RFC 9162, 2.1.1).
 pub fn leaf_hash(bytes: &[u8]) -> Hash {
-    leaf_hash_with(bytes, || ())
+    Hash::of(&[&[0], bytes])
 }
 
 /// [`leaf_hash`] of a line, while its bytes and its newline go into the hash of its file, which has taken
@@ -258,7 +258,6 @@ mod tests {
                 let line = &bytes[before..before + length];
                 expected.update(line);
                 expected.update(b"\n");
-                assert_eq!(leaf_hash(line), Hash::of(&[&[0], line]), "{length}");
                 // A wrong count costs time, and nothing else.
                 for wrong in [0, 1] {
                     let mut file = file.clone();

@@ -183,6 +183,7 @@ fn shared(
         };
         builder().spawn_scoped(scope, hash).ok()?;
         let (sender, receiver) = channel();
+        // The hash has a core to itself: it takes longest, and nobody can help it.
         for _ in 0..threads {
             let (taken, sender) = (&taken, sender.clone());
             let read = move || {
