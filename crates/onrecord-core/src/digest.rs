@@ -57,7 +57,7 @@ pub fn leaf_hash(bytes: &[u8]) -> Hash {
 }
 
 /// [`leaf_hash`] of a line, while its bytes and its newline go into the hash of its file, which has taken
-/// `before` bytes so far.
+/// `before` bytes so far. A wrong number costs time only.
 ///
 /// A processor waits in a hash for the round before. In steps of a block it does two at a time, in
 /// two thirds of the time that one after the other takes.

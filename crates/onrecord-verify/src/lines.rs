@@ -25,7 +25,7 @@ const BLOCK_BYTES: usize = 4 * 1_024 * 1_024;
 const BLOCK_BYTES_ALONE: usize = 128 * 1_024;
 /// Bytes that a thread takes at a time, up to the end of a line.
 const PIECE_BYTES: usize = 64 * 1_024;
-/// More threads than this have nothing to do: the links between frames are checked by one.
+/// More threads than this have nothing to do: one hashes the file, and one checks the links between frames.
 const THREADS: usize = 16;
 
 /// A line as a frame, read by itself.
@@ -162,7 +162,8 @@ fn alone(
     goes_on
 }
 
-/// As [`alone`], with threads for the pieces of a block; `None` if none could be started.
+/// As [`alone`], with a thread that hashes, and with others that read pieces of the block as this one does
+/// while nothing is to be handed out; `None` if there is no thread to be had.
 fn shared(
     pieces: &[&[u8]],
     threads: usize,
@@ -171,6 +172,10 @@ fn shared(
     each: &mut impl FnMut(Line<'_>, &Read<'_>) -> bool,
 ) -> Option<bool> {
     let taken = AtomicUsize::new(0);
+    let next = || {
+        let at = taken.fetch_add(1, Ordering::Relaxed);
+        Some((at, frames(pieces.get(at)?)))
+    };
     thread::scope(|scope| {
         let builder = thread::Builder::new;
         let (sender, hashed) = channel();
@@ -183,14 +188,11 @@ fn shared(
         };
         builder().spawn_scoped(scope, hash).ok()?;
         let (sender, receiver) = channel();
-        // The hash has a core to itself: it takes longest, and nobody can help it.
-        for _ in 0..threads {
-            let (taken, sender) = (&taken, sender.clone());
+        for _ in 1..threads {
+            let (next, sender) = (&next, sender.clone());
             let read = move || {
-                loop {
-                    let at = taken.fetch_add(1, Ordering::Relaxed);
-                    let Some(piece) = pieces.get(at) else { break };
-                    if sender.send((at, frames(piece))).is_err() {
+                while let Some(read) = next() {
+                    if sender.send(read).is_err() {
                         break;
                     }
                 }
@@ -207,8 +209,8 @@ fn shared(
             early: BTreeMap::new(),
         };
         Some(pieces.iter().enumerate().all(|(at, piece)| {
-            let frames = read.piece(at).unwrap_or_else(|| frames(piece));
-            // A hash is missing only if its thread panicked, which the end of the scope passes on.
+            let frames = read.piece(at, next).unwrap_or_default();
+            // They are missing only if their threads panicked.
             let hashes = hashed.recv().unwrap_or_default();
             let mut whole = lines(piece).zip(hashes).zip(&frames);
             whole.all(|((bytes, hash), frame)| each(Line { bytes, hash }, frame))
@@ -223,13 +225,21 @@ struct InOrder<'a> {
 }
 
 impl<'a> InOrder<'a> {
-    /// Those of a piece; `None` if no thread could be started.
-    fn piece(&mut self, at: usize) -> Option<Frames<'a>> {
-        while !self.early.contains_key(&at) {
-            let (at, frames) = self.receiver.recv().ok()?;
-            self.early.insert(at, frames);
+    /// Those of a piece; while they are not here, others are read, or waited for once all are taken.
+    /// `None` if the thread that took them panicked, which the end of its scope passes on.
+    fn piece(
+        &mut self,
+        at: usize,
+        next: impl Fn() -> Option<(usize, Frames<'a>)>,
+    ) -> Option<Frames<'a>> {
+        loop {
+            self.early.extend(self.receiver.try_iter());
+            if let Some(frames) = self.early.remove(&at) {
+                return Some(frames);
+            }
+            let read = next().or_else(|| self.receiver.recv().ok());
+            self.early.extend([read?]);
         }
-        self.early.remove(&at)
     }
 }
 
@@ -287,6 +297,41 @@ fn newline(bytes: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn threads_hand_out_what_one_hands_out() {
+        let line = |at: usize| format!("{{\"a\":{at},\"b\":\"{}\"}}\n", "x".repeat(at % 97));
+        let block: Vec<u8> = (0..9_000).flat_map(|at| line(at).into_bytes()).collect();
+        let pieces = pieces(&block);
+        for until in [1, 5_000, 9_000] {
+            let read = |threads| {
+                let (mut lines, mut ahead) = (Vec::new(), 0);
+                let mut file = File {
+                    hasher: Sha256::new(),
+                    bytes: 0,
+                };
+                let mut each = |line: Line<'_>, frame: &Read<'_>| {
+                    lines.push((line.bytes.to_vec(), line.hash, format!("{frame:?}")));
+                    lines.len() < until
+                };
+                let goes_on = match threads {
+                    1 => alone(&block, &mut file, &mut || ahead += 1, &mut each),
+                    _ => {
+                        shared(&pieces, threads, &mut file, &mut || ahead += 1, &mut each).unwrap()
+                    }
+                };
+                assert_eq!(ahead, 1);
+                assert_eq!(file.bytes, block.len() as u64);
+                assert_eq!(file.hasher.finalize(), Sha256::digest(&block));
+                (goes_on, lines)
+            };
+            let (goes_on, lines) = read(1);
+            assert!(!goes_on && lines.len() == until);
+            for threads in [2, 5] {
+                assert!(read(threads) == (goes_on, lines.clone()), "{threads}");
+            }
+        }
+    }
 
     #[test]
     fn pieces_are_all_lines_and_whole() {
