@@ -12,8 +12,8 @@ use alloc::format;
 use alloc::string::String;
 use serde::{Deserialize, Serialize};
 
-/// The bytes that a frame was read from by [`Chain::read`](super::Chain::read), on any thread, as the frames before it need not be
-/// known.
+/// The bytes that a frame was read from by [`Chain::read`](super::Chain::read), which can be done on any
+/// thread, as the frames before it need not be known.
 #[derive(Clone, Copy, Debug)]
 pub struct Line<'a> {
     /// The line without its newline.
@@ -37,8 +37,8 @@ pub(super) struct OpenTurn {
     pub(super) frames: Frontier,
 }
 
-/// A run up to some frame, of a size that does not grow with the run: all of a [`Chain`](super::Chain) but the digest
-/// of its file, for who has that from elsewhere.
+/// A run up to some frame, of a size that does not grow with the run: all of a [`Chain`](super::Chain)
+/// but the digest of its file, for who has that from elsewhere.
 #[derive(Clone)]
 pub struct Links {
     pub(super) tenant: TenantId,
