@@ -7,10 +7,10 @@ mod links;
 mod saved;
 mod seen;
 
-pub use links::{Links, Opened, ReadFrame};
+pub use links::{Line, Links, Opened};
 pub use seen::Seen;
 
-use crate::digest::Hash;
+use crate::digest::{Hash, leaf_hash_in};
 use crate::frame::{BadFrame, Draft, Frame};
 use crate::id::{RunId, TenantId};
 use crate::json::NotCanonical;
@@ -129,11 +129,12 @@ impl Chain {
         bytes: &'a [u8],
         seen: Option<&mut Seen>,
     ) -> Result<Frame<'a>, Fault> {
-        let read = ReadFrame::read(bytes, self.size())?;
-        self.links.extend(&read, seen)?;
-        self.file.update(bytes);
-        self.file.update(b"\n");
-        Ok(read.frame)
+        let frame = Self::read(bytes, self.size())?;
+        let mut file = self.file.clone();
+        let hash = leaf_hash_in(bytes, &mut file, self.file_bytes());
+        self.links.extend(&frame, Line { bytes, hash }, seen)?;
+        self.file = file;
+        Ok(frame)
     }
 
     /// Reads a frame that stands at `seq`, without its newline: what the rules of a frame alone say.

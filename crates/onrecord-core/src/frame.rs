@@ -281,11 +281,12 @@ impl<'a> Frame<'a> {
 
     /// As [`Frame::parse`], of canonical bytes only: the outer error is that they are not.
     pub(crate) fn canonical(bytes: &'a [u8]) -> Result<Result<Self, BadFrame>, NotCanonical> {
-        let (text, body) = json::check_canonical_with(bytes, Limits::FRAME, "body")?;
-        Ok(match body.and_then(|body| canonical::frame(text, body)) {
-            Some(frame) => frame.checked(),
-            None => Self::by_names(bytes).and_then(Self::checked),
-        })
+        if let Some(frame) = json::text(bytes, Limits::FRAME).and_then(canonical::frame) {
+            let check = frame.check();
+            return Ok(check.map(|()| frame));
+        }
+        json::check_canonical(bytes, Limits::FRAME)?;
+        Ok(Self::by_names(bytes).and_then(Self::checked))
     }
 
     /// Reads the members in any order, and says what is wrong with them.
@@ -301,8 +302,12 @@ impl<'a> Frame<'a> {
         })
     }
 
-    /// The frame, if its format, its suite and its shape are ours.
     fn checked(self) -> Result<Self, BadFrame> {
+        self.check().map(|()| self)
+    }
+
+    /// Whether format, suite and shape are ours.
+    fn check(&self) -> Result<(), BadFrame> {
         if self.onrecord != FORMAT {
             return Err(other_format(Some(&self.onrecord)));
         }
@@ -317,8 +322,7 @@ impl<'a> Frame<'a> {
                 )));
             }
         }
-        self.check_shape().map_err(BadFrame::Shape)?;
-        Ok(self)
+        self.check_shape().map_err(BadFrame::Shape)
     }
 
     /// The members of the `session` frame's body that the format knows.

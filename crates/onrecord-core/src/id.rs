@@ -22,15 +22,15 @@ pub enum BadId {
 }
 
 macro_rules! text_id {
-    ($(#[$doc:meta])* $name:ident, $bad:expr, $check:expr) => {
+    ($(#[$doc:meta])* $name:ident($text:ty), $bad:expr, $check:expr) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(String);
+        pub struct $name($text);
 
         impl $name {
             /// The text.
             pub fn as_str(&self) -> &str {
-                &self.0
+                self.0.as_str()
             }
         }
 
@@ -39,19 +39,19 @@ macro_rules! text_id {
 
             fn from_str(text: &str) -> Result<Self, BadId> {
                 let check: fn(&str) -> bool = $check;
-                if check(text) { Ok(Self(text.into())) } else { Err($bad) }
+                if check(text) { Ok(Self(<$text>::from(text))) } else { Err($bad) }
             }
         }
 
         impl fmt::Display for $name {
             fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str(&self.0)
+                formatter.write_str(self.as_str())
             }
         }
 
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str(&self.0)
+                serializer.serialize_str(self.as_str())
             }
         }
 
@@ -64,27 +64,64 @@ macro_rules! text_id {
     };
 }
 
+/// Bytes of the longest tenant.
+const SHORT: usize = 34;
+
+/// A text of so many bytes at most, in place: every frame has two, which are compared and dropped again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Short {
+    /// Zeros after the text, so that they are in its order.
+    bytes: [u8; SHORT],
+    length: u8,
+}
+
+impl Short {
+    fn as_str(&self) -> &str {
+        let text = self.bytes.get(..usize::from(self.length));
+        core::str::from_utf8(text.unwrap_or_default()).unwrap_or_default()
+    }
+}
+
+impl From<&str> for Short {
+    /// What is longer is cut; it was refused before.
+    fn from(text: &str) -> Self {
+        let length = text.len().min(SHORT);
+        let mut bytes = [0; SHORT];
+        bytes[..length].copy_from_slice(&text.as_bytes()[..length]);
+        Self {
+            bytes,
+            length: length as u8,
+        }
+    }
+}
+
+impl fmt::Debug for Short {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), formatter)
+    }
+}
+
 text_id!(
     /// A tenant: `t_` and 12 to 32 characters of `[0-9a-z]`, with nothing of the customer's name.
-    TenantId,
+    TenantId(Short),
     BadId::Tenant,
     |text| {
         text.strip_prefix("t_").is_some_and(|rest| {
-            (12..=32).contains(&rest.len()) && rest.bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase())
+            (12..=32).contains(&rest.len()) && all(rest, |byte| byte.is_ascii_digit() || byte.is_ascii_lowercase())
         })
     }
 );
 
 text_id!(
     /// A run: a ULID in upper case, 48 bits of milliseconds and 80 random bits.
-    RunId,
+    RunId(Short),
     BadId::Run,
     |text| text.len() == 26 && RunId::may_begin_with(text)
 );
 
 text_id!(
     /// A ledger's origin, `HOST/t/LOGID`: the name of the log in checkpoints and of its key.
-    Origin,
+    Origin(String),
     BadId::Origin,
     |text| {
         let mut parts = text.rsplitn(3, '/');
@@ -100,9 +137,16 @@ text_id!(
 /// Crockford's base32, the alphabet of ULIDs.
 const CROCKFORD: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
-/// Whether a byte is of [`CROCKFORD`]; the run of every frame is asked.
+/// Whether all bytes fit. Each is asked, which is faster than to stop at the first that does not: of nearly
+/// all texts all fit.
+#[inline]
+fn all(text: &str, fits: impl Fn(u8) -> bool) -> bool {
+    text.bytes().fold(true, |all, byte| all & fits(byte))
+}
+
+/// Whether a byte is of [`CROCKFORD`].
 fn is_crockford(byte: u8) -> bool {
-    matches!(byte, b'0'..=b'9' | b'A'..=b'Z') && !matches!(byte, b'I' | b'L' | b'O' | b'U')
+    matches!(byte, b'0'..=b'9' | b'A'..=b'Z') & !matches!(byte, b'I' | b'L' | b'O' | b'U')
 }
 
 impl RunId {
@@ -117,17 +161,18 @@ impl RunId {
 
     /// The ULID of 128 bits.
     pub fn from_bits(bits: u128) -> Self {
-        let text = (0..26)
-            .rev()
-            .map(|place| char::from(CROCKFORD[usize::from((bits >> (5 * place)) as u8 & 31)]));
-        Self(text.collect())
+        let mut bytes = [0; SHORT];
+        for (byte, place) in bytes.iter_mut().zip((0..26).rev()) {
+            *byte = CROCKFORD[usize::from((bits >> (5 * place)) as u8 & 31)];
+        }
+        Self(Short { bytes, length: 26 })
     }
 
     /// The 128 bits of the ULID, which sort as its text does.
     pub fn to_bits(&self) -> u128 {
         // Every character is of the alphabet; one that were not would count as its first.
         let digit = |byte| CROCKFORD.iter().position(|known| *known == byte);
-        self.0.bytes().fold(0, |bits, byte| {
+        self.as_str().bytes().fold(0, |bits, byte| {
             bits << 5 | digit(byte).unwrap_or_default() as u128
         })
     }
@@ -135,7 +180,7 @@ impl RunId {
     /// Whether the id of a run may begin with a text; every one begins with the empty text.
     pub fn may_begin_with(text: &str) -> bool {
         text.len() <= 26
-            && text.bytes().all(is_crockford)
+            && all(text, is_crockford)
             && text.bytes().next().is_none_or(|first| first <= b'7')
     }
 }
@@ -172,6 +217,26 @@ mod tests {
         ] {
             assert_eq!(text.parse::<RunId>(), Err(BadId::Run), "{text}");
         }
+    }
+
+    #[test]
+    fn ids_are_in_the_order_of_their_texts() {
+        let texts = [
+            "t_0000000000000",
+            "t_000000000000",
+            "t_000000000001",
+            "t_zzzzzzzzzzzz",
+        ];
+        let longest = alloc::format!("t_{}", "z".repeat(32));
+        for a in texts.into_iter().chain([longest.as_str()]) {
+            let id: TenantId = a.parse().unwrap();
+            assert_eq!(id.as_str(), a);
+            assert_eq!(alloc::format!("{id:?}"), alloc::format!("TenantId({a:?})"));
+            for b in texts {
+                assert_eq!(id.cmp(&b.parse().unwrap()), a.cmp(b), "{a} {b}");
+            }
+        }
+        assert!(alloc::format!("{longest}z").parse::<TenantId>().is_err());
     }
 
     #[test]

@@ -49,6 +49,16 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
+/// Days of a month, 1 to 12.
+fn days_in(year: i64, month: i64) -> i64 {
+    match month {
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
 /// The date of a day number: the inverse of [`days`].
 fn date(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
@@ -101,36 +111,34 @@ impl FromStr for Timestamp {
     type Err = BadTimestamp;
 
     fn from_str(text: &str) -> Result<Self, BadTimestamp> {
-        let bytes = text.as_bytes();
-        let shape = b"dddd-dd-ddTdd:dd:dd.ddddddZ";
-        let fits = bytes.len() == shape.len()
-            && bytes.iter().zip(shape).all(|(byte, want)| match want {
-                b'd' => byte.is_ascii_digit(),
-                other => byte == other,
-            });
-        if !fits {
-            return Err(BadTimestamp);
-        }
-        let number = |from: usize, to: usize| {
-            bytes[from..to]
-                .iter()
-                .fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0'))
+        let bytes: &[u8; 27] = text.as_bytes().try_into().map_err(|_| BadTimestamp)?;
+        // Every frame has two times: all is read before it is asked whether it is well.
+        let mut wrong = false;
+        let mut number = |from: usize, to: usize| {
+            bytes[from..to].iter().fold(0, |sum, byte| {
+                let digit = byte.wrapping_sub(b'0');
+                wrong |= digit > 9;
+                sum * 10 + i64::from(digit)
+            })
         };
         let (year, month, day) = (number(0, 4), number(5, 7), number(8, 10));
         let (hour, minute, second) = (number(11, 13), number(14, 16), number(17, 19));
-        let day_number = days(year, month, day);
+        let micros = number(20, 26);
+        for (place, want) in [4, 7, 10, 13, 16, 19, 26].into_iter().zip(*b"--T::.Z") {
+            wrong |= bytes[place] != want;
+        }
         // A leap second has no place in an order of microseconds: 60 is refused.
-        if hour > 23
+        if wrong
+            || hour > 23
             || minute > 59
             || second > 59
             || !(1..=12).contains(&month)
-            || date(day_number) != (year, month, day)
+            || !(1..=days_in(year, month)).contains(&day)
         {
             return Err(BadTimestamp);
         }
-        Ok(Self(
-            (day_number * 86_400 + hour * 3_600 + minute * 60 + second) * SECOND + number(20, 26),
-        ))
+        let seconds = days(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second;
+        Ok(Self(seconds * SECOND + micros))
     }
 }
 
@@ -163,6 +171,9 @@ mod tests {
         for day in days(0, 1, 1)..=days(9999, 12, 31) {
             let (year, month, of_month) = date(day);
             assert_eq!(days(year, month, of_month), day);
+            assert!((1..=days_in(year, month)).contains(&of_month));
+            let ends = date(day + 1).2 == 1;
+            assert_eq!(of_month == days_in(year, month), ends);
         }
     }
 

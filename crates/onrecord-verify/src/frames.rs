@@ -4,12 +4,13 @@
 use crate::check::Check;
 use crate::code::{Code, Stage, Status};
 use crate::leaves::Leaves;
-use crate::lines::{self, Line};
+use crate::lines;
 use crate::payloads::Ledger as PayloadLedger;
 use crate::submitted::Agents;
 use crate::tar::{Body, LineEnd, TarError};
-use onrecord_core::chain::{Fault, Links, ReadFrame, Seen};
+use onrecord_core::chain::{Fault, Line, Links, Seen};
 use onrecord_core::digest::Hash;
+use onrecord_core::frame::Frame;
 use onrecord_core::id::RunId;
 use onrecord_core::invariants::Invariants;
 use onrecord_core::limits::FRAME_BYTES;
@@ -117,7 +118,7 @@ pub(crate) fn read<R: BufRead>(
         receipts,
         due: Receipts::new(),
     };
-    match lines::read(body, |line| reader.line(line))? {
+    match lines::read(body, |line, frame| reader.line(line, frame))? {
         LineEnd::Torn => reader.torn(),
         LineEnd::TooLong => reader.too_long(),
         LineEnd::Whole | LineEnd::None => {}
@@ -128,50 +129,53 @@ pub(crate) fn read<R: BufRead>(
 
 impl<'c> Reader<'c, '_> {
     /// Whether the next line can be read after this one.
-    fn line(&mut self, (bytes, read): Line<'_>) -> bool {
-        if bytes.len() > FRAME_BYTES {
+    fn line(&mut self, line: Line<'_>, frame: &Result<Frame<'_>, Fault>) -> bool {
+        if line.bytes.len() > FRAME_BYTES {
             self.too_long();
             return false;
         }
         // Lines are frames from 0 on, and what is before this one has passed.
         let seq = self.frames.leaves.size();
-        let read = read.map_err(|fault| Fault { seq, ..fault });
-        match read.and_then(|read| self.extend(bytes, read)) {
-            Ok(read) => {
-                self.passed(&read, bytes);
-                true
-            }
-            Err(fault) => {
-                self.check
-                    .push_at(Stage::Frames, fault.code.into(), fault.seq, fault.detail);
-                self.frames.broken = true;
-                false
-            }
-        }
+        let fault = match frame {
+            Ok(frame) => match self.extend(line, frame) {
+                Ok(()) => {
+                    self.passed(line, frame);
+                    return true;
+                }
+                Err(fault) => fault,
+            },
+            Err(fault) => Fault {
+                seq,
+                ..fault.clone()
+            },
+        };
+        self.check
+            .push_at(Stage::Frames, fault.code.into(), fault.seq, fault.detail);
+        self.frames.broken = true;
+        false
     }
 
-    fn extend<'b>(&mut self, bytes: &[u8], read: ReadFrame<'b>) -> Result<ReadFrame<'b>, Fault> {
+    fn extend(&mut self, line: Line<'_>, frame: &Frame<'_>) -> Result<(), Fault> {
         let chain = match &mut self.frames.chain {
             Some(chain) => chain,
             // Frame 0 says whose run it is; whether that is the seal's is asked afterwards.
             none => {
-                let first = &read.frame;
-                self.frames.first_line = Some(Hash::of(&[bytes, b"\n"]));
-                let of_run = |receipt: &&Receipt| receipt.run == first.run;
+                self.frames.first_line = Some(Hash::of(&[line.bytes, b"\n"]));
+                let of_run = |receipt: &&Receipt| receipt.run == frame.run;
                 for receipt in self.receipts.iter().filter(of_run) {
                     self.due.entry(receipt.seq).or_default().push(receipt);
                 }
-                none.insert(Links::new(first.tenant.clone(), first.run.clone()))
+                none.insert(Links::new(frame.tenant.clone(), frame.run.clone()))
             }
         };
-        chain.extend(&read, Some(&mut self.seen))?;
-        self.frames.leaves.push(read.hash, chain.tree());
-        Ok(read)
+        chain.extend(frame, line, Some(&mut self.seen))?;
+        self.frames.leaves.push(line.hash, chain.tree());
+        Ok(())
     }
 
     /// A frame that stands where it may.
-    fn passed(&mut self, read: &ReadFrame<'_>, bytes: &[u8]) {
-        let (frame, hash) = (&read.frame, read.hash);
+    fn passed(&mut self, line: Line<'_>, frame: &Frame<'_>) {
+        let Line { bytes, hash } = line;
         let first = self.frames.leaves.get(0);
         self.agents.read(self.check, frame, bytes, first.as_ref());
         self.meaning.read(frame);

@@ -8,7 +8,7 @@ use crate::report::What;
 use crate::seal::{self, Seal};
 use crate::submitted::Agents;
 use onrecord_core::bundle::{TURN_PROOF, TurnProof};
-use onrecord_core::chain::{Chain, Links, ReadFrame, Seen};
+use onrecord_core::chain::{Chain, Line, Links, Seen};
 use onrecord_core::digest::Hash;
 use onrecord_core::frame::Kind;
 use onrecord_core::invariants::Invariants;
@@ -100,9 +100,9 @@ impl Turn {
         check.facts.turn = first.turn;
         check.facts.size = Some(frames.len() as u64);
         for line in frames {
-            let read = ReadFrame::read(line.as_bytes(), chain.size()).and_then(|read| {
-                chain.extend(&read, Some(&mut seen))?;
-                Ok(read.frame)
+            let read = Chain::read(line.as_bytes(), chain.size()).and_then(|frame| {
+                chain.extend(&frame, Line::of(line.as_bytes()), Some(&mut seen))?;
+                Ok(frame)
             });
             let frame = match read {
                 Ok(frame) => frame,

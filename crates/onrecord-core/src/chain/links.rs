@@ -1,6 +1,6 @@
 //! What may follow what: the rule itself, over frames that were read one by one.
 
-use super::{Chain, Fault, FrameCode, Seen, genesis};
+use super::{Fault, FrameCode, Seen, genesis};
 use crate::digest::{Hash, leaf_hash};
 use crate::frame::{Frame, Kind, Status, TurnEnd};
 use crate::id::{Origin, RunId, TenantId};
@@ -12,26 +12,21 @@ use alloc::format;
 use alloc::string::String;
 use serde::{Deserialize, Serialize};
 
-/// A frame that was read by itself: what the rules of a frame alone say holds of it, its place was not
-/// looked at. It can be read on any thread, as the frames before it need not be known.
-pub struct ReadFrame<'a> {
-    /// The frame.
-    pub frame: Frame<'a>,
-    /// Its hash.
+/// The bytes that a frame was read from by [`Chain::read`](super::Chain::read), which can be done on any
+/// thread, as the frames before it need not be known.
+#[derive(Clone, Copy, Debug)]
+pub struct Line<'a> {
+    /// The line without its newline.
+    pub bytes: &'a [u8],
+    /// Its [`leaf_hash`]: that of the frame.
     pub hash: Hash,
-    bytes: u64,
 }
 
-impl<'a> ReadFrame<'a> {
-    /// Reads a line, without its newline, that stands at `seq`.
-    ///
-    /// Errors: as [`Chain::read`].
-    pub fn read(bytes: &'a [u8], seq: u64) -> Result<Self, Fault> {
-        Ok(Self {
-            frame: Chain::read(bytes, seq)?,
-            hash: leaf_hash(bytes),
-            bytes: bytes.len() as u64,
-        })
+impl<'a> Line<'a> {
+    /// Hashes a line.
+    pub fn of(bytes: &'a [u8]) -> Self {
+        let hash = leaf_hash(bytes);
+        Self { bytes, hash }
     }
 }
 
@@ -42,8 +37,8 @@ pub(super) struct OpenTurn {
     pub(super) frames: Frontier,
 }
 
-/// A run up to some frame, of a size that does not grow with the run: all of a [`Chain`] but the digest
-/// of its file, for who has that from elsewhere.
+/// A run up to some frame, of a size that does not grow with the run: all of a [`Chain`](super::Chain)
+/// but the digest of its file, for who has that from elsewhere.
 #[derive(Clone)]
 pub struct Links {
     pub(super) tenant: TenantId,
@@ -193,11 +188,15 @@ impl Links {
         })
     }
 
-    /// Extends the run with its next frame.
+    /// Extends the run with its next frame, which is that of the line.
     ///
     /// Errors: the first rule that it breaks, in the order of [`FrameCode`]; the run is as it was.
-    pub fn extend(&mut self, read: &ReadFrame<'_>, seen: Option<&mut Seen>) -> Result<(), Fault> {
-        let frame = &read.frame;
+    pub fn extend(
+        &mut self,
+        frame: &Frame<'_>,
+        line: Line<'_>,
+        seen: Option<&mut Seen>,
+    ) -> Result<(), Fault> {
         self.check_place(frame)?;
         let fault = |code, detail| Fault {
             code,
@@ -212,7 +211,7 @@ impl Links {
                 .map_err(|detail| fault(FrameCode::FrameStructure, detail))?;
         }
         turn_root.map_err(|detail| fault(FrameCode::TurnRoot, detail))?;
-        self.add(read);
+        self.add(frame, line);
         Ok(())
     }
 
@@ -317,8 +316,8 @@ impl Links {
         }
     }
 
-    fn add(&mut self, read: &ReadFrame<'_>) {
-        let (frame, hash) = (&read.frame, read.hash);
+    fn add(&mut self, frame: &Frame<'_>, line: Line<'_>) {
+        let hash = line.hash;
         match frame.kind {
             Kind::Session => {
                 // The shape was checked; a session that cannot be read again leaves `opened` empty.
@@ -349,7 +348,7 @@ impl Links {
         self.head = hash;
         self.last_at = Some(frame.at);
         self.tree.push(hash);
-        self.bytes += read.bytes + 1;
+        self.bytes += line.bytes.len() as u64 + 1;
         *self.kinds.entry(frame.kind).or_insert(0) += 1;
         self.payloads += frame.payloads().len() as u64;
     }

@@ -20,7 +20,10 @@ macro_rules! words {
 
             /// The one that a word names.
             pub fn from_word(word: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|one| one.as_str() == word)
+                match word {
+                    $($word => Some(Self::$variant),)*
+                    _ => None,
+                }
             }
         }
 

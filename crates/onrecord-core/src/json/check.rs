@@ -5,25 +5,16 @@ use super::keys::Key;
 use super::scan::{Place, Target};
 use alloc::boxed::Box;
 use core::cmp::Ordering;
-use core::ops::Range;
 
 /// Notices that input is not canonical, and keeps no more of an object than the last key.
 pub(super) struct Checker<'a> {
     text: &'a str,
     differs: &'a mut bool,
-    /// The key of a member of the top value, and where its value stands.
-    wanted: &'a str,
-    pub(super) found: Option<Range<usize>>,
 }
 
 impl<'a> Checker<'a> {
-    pub(super) fn new(text: &'a str, differs: &'a mut bool, wanted: &'a str) -> Self {
-        Self {
-            text,
-            differs,
-            wanted,
-            found: None,
-        }
+    pub(super) fn new(text: &'a str, differs: &'a mut bool) -> Self {
+        Self { text, differs }
     }
 }
 
@@ -44,16 +35,13 @@ impl Target for Checker<'_> {
     }
 
     #[inline]
-    fn member(&mut self, last: &mut Option<Key>, key: Key, place: Place, depth: usize) {
+    fn member(&mut self, last: &mut Option<Key>, key: Key, _place: Place, _depth: usize) {
         if let Some(last) = *last
             && last.compare(key, self.text) != Ordering::Less
         {
             *self.differs = true;
         }
         *last = Some(key);
-        if depth == 1 && self.text.as_bytes()[key.start..key.end] == *self.wanted.as_bytes() {
-            self.found = Some(place.value..place.end);
-        }
     }
 
     fn close(&mut self, _: Option<Key>, _at: usize, _depth: usize) -> Result<(), Box<JsonError>> {

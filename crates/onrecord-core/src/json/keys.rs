@@ -25,7 +25,12 @@ impl Key {
     pub(super) fn compare(self, other: Self, text: &str) -> Ordering {
         if self.plain && other.plain {
             let bytes = text.as_bytes();
-            bytes[self.start..self.end].cmp(&bytes[other.start..other.end])
+            let (this, other) = (&bytes[self.start..self.end], &bytes[other.start..other.end]);
+            match (this, other) {
+                // Most often it needs no more.
+                ([a, ..], [b, ..]) if a != b => a.cmp(b),
+                _ => this.cmp(other),
+            }
         } else {
             Units::of(self.raw(text)).cmp(Units::of(other.raw(text)))
         }

@@ -22,7 +22,6 @@ use crate::limits::{DEPTH, ENVELOPE_BYTES, FRAME_BYTES, PAYLOAD_BYTES};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::ops::Range;
 
 pub use error::{JsonError, NotCanonical, Reason};
 pub use split::Member;
@@ -91,19 +90,9 @@ fn canonical(input: &[u8], limits: Limits) -> Result<Vec<u8>, Box<JsonError>> {
 /// # Errors
 /// [`NotCanonical::Json`] with what [`canonicalize`] answers, or where the canonical bytes differ.
 pub fn check_canonical(input: &[u8], limits: Limits) -> Result<(), NotCanonical> {
-    check_canonical_with(input, limits, "").map(drop)
-}
-
-/// As [`check_canonical`]; answers the text, and where the value of a member of its top object stands.
-pub(crate) fn check_canonical_with<'a>(
-    input: &'a [u8],
-    limits: Limits,
-    member: &str,
-) -> Result<(&'a str, Option<Range<usize>>), NotCanonical> {
     let text = scan::admit(input, limits).map_err(|fault| NotCanonical::Json(*fault))?;
     let mut differs = false;
-    let checker = check::Checker::new(text, &mut differs, member);
-    let scanned = scan::scan(text, limits, checker).map(|checker| checker.found);
+    let scanned = scan::scan(text, limits, check::Checker::new(text, &mut differs)).map(drop);
     if differs {
         // The checker does not find every fault of input that is not canonical, so the answer is the writer's.
         let output = canonicalize(input, limits).map_err(NotCanonical::Json)?;
@@ -112,10 +101,21 @@ pub(crate) fn check_canonical_with<'a>(
             offset: same.count(),
         });
     }
-    match scanned {
-        Ok(found) => Ok((text, found)),
-        Err(fault) => Err(NotCanonical::Json(*fault)),
-    }
+    scanned.map_err(|fault| NotCanonical::Json(*fault))
+}
+
+/// The text that the input is, if nothing forbids to read it.
+pub(crate) fn text(input: &[u8], limits: Limits) -> Option<&str> {
+    scan::admit(input, limits).ok()
+}
+
+/// The place after the value that begins at `at` of a text, if it is strict JSON and canonical as it stands
+/// there, inside of so many arrays and objects.
+pub(crate) fn canonical_value(text: &str, at: usize, depth: usize) -> Option<usize> {
+    let mut differs = false;
+    let checker = check::Checker::new(text, &mut differs);
+    let end = scan::value(text, at, depth, Limits::UNSIZED, checker).ok()?;
+    (!differs).then_some(end)
 }
 
 /// The members of the object that the input is, in their order, with the bytes of each value as they stand.

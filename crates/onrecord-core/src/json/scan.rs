@@ -70,6 +70,25 @@ pub(super) fn scan<T: Target>(text: &str, limits: Limits, target: T) -> Result<T
     Ok(scanner.target)
 }
 
+/// Reads the value that begins at `at`, inside of `depth` others; the place after it.
+#[inline]
+pub(super) fn value<T: Target>(
+    text: &str,
+    at: usize,
+    depth: usize,
+    limits: Limits,
+    target: T,
+) -> Result<usize, Box<JsonError>> {
+    let mut scanner = Scanner {
+        text,
+        at,
+        depth,
+        limits,
+        target,
+    };
+    scanner.value().map(|()| scanner.at)
+}
+
 struct Scanner<'a, T> {
     text: &'a str,
     at: usize,
@@ -234,20 +253,29 @@ impl<T: Target> Scanner<'_, T> {
     fn string(&mut self) -> Result<bool, Box<JsonError>> {
         let bytes = self.text.as_bytes();
         let mut plain = true;
-        self.at += 1;
+        let mut at = self.at + 1;
         loop {
-            self.at = text::plain_run(bytes, self.at);
-            match self.peek() {
-                b'"' => {
-                    self.at += 1;
+            at = text::plain_run(bytes, at);
+            match (bytes.get(at), bytes.get(at + 1)) {
+                (Some(b'"'), _) => {
+                    self.at = at + 1;
                     return Ok(plain);
                 }
-                b'\\' => self.escape()?,
-                0x80.. => {
-                    self.at = text::wide_run(bytes, self.at)
+                // These are canonical as they stand.
+                (Some(b'\\'), Some(b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't')) => at += 2,
+                (Some(b'\\'), _) => {
+                    self.at = at;
+                    self.escape()?;
+                    at = self.at;
+                }
+                (Some(0x80..), _) => {
+                    at = text::wide_run(bytes, at)
                         .map_err(|at| JsonError::at(Reason::Noncharacter, at))?;
                 }
-                _ => return Err(self.syntax()),
+                _ => {
+                    self.at = at;
+                    return Err(self.syntax());
+                }
             }
             plain = false;
         }
@@ -255,11 +283,6 @@ impl<T: Target> Scanner<'_, T> {
 
     fn escape(&mut self) -> Result<(), Box<JsonError>> {
         let bytes = self.text.as_bytes();
-        if let Some(b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't') = bytes.get(self.at + 1) {
-            // These are canonical as they stand.
-            self.at += 2;
-            return Ok(());
-        }
         let (character, end) =
             text::escape(bytes, self.at).map_err(|(reason, at)| JsonError::at(reason, at))?;
         let mut buffer = [0; 6];

@@ -9,18 +9,18 @@ const HIGH: u64 = 0x8080_8080_8080_8080;
 
 /// The first place at or after `at` that has a quote, a backslash, a control or a byte over 0x7f; or the end.
 ///
-/// Eight bytes at a time: a byte minus a bound borrows into its high bit exactly if it is below the bound
-/// (0x20 for controls, 1 after the XOR that makes the byte sought zero). A borrow may also mark bytes
-/// above it, but never below, so the lowest mark is right.
+/// Eight bytes at a time: of bytes up to 0x7f, one minus a bound borrows into its high bit exactly if it is
+/// below the bound (0x20 for controls, 1 after the XOR that makes the byte sought zero); those above are
+/// marked as they are. A borrow may also mark bytes above it, but never below, so the lowest mark is right.
 #[inline(always)]
 pub(crate) fn plain_run(bytes: &[u8], mut at: usize) -> usize {
     while let Some(chunk) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
         let word = u64::from_le_bytes(*chunk);
         let quote = word ^ (ONES * b'"' as u64);
         let backslash = word ^ (ONES * b'\\' as u64);
-        let marks = (quote.wrapping_sub(ONES) & !quote)
-            | (backslash.wrapping_sub(ONES) & !backslash)
-            | (word.wrapping_sub(ONES * 0x20) & !word)
+        let marks = quote.wrapping_sub(ONES)
+            | backslash.wrapping_sub(ONES)
+            | word.wrapping_sub(ONES * 0x20)
             | word;
         let marks = marks & HIGH;
         if marks != 0 {

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::digest::Hash;
-use crate::frame::{ActorType, Draft, Kind, Rel};
-use crate::json::{Limits, check_canonical, check_canonical_with, to_canonical};
+use crate::frame::{ActorType, BadFrame, Draft, Kind, Rel};
+use crate::json::{Limits, check_canonical, to_canonical};
 use crate::timestamp::Timestamp;
 use alloc::format;
 use proptest::prelude::*;
@@ -182,10 +182,8 @@ fn apply(value: &mut Value, picks: &[sample::Index], change: &Change) {
     }
 }
 
-/// Of bytes that are canonical.
 fn in_order(bytes: &[u8]) -> Option<Frame<'_>> {
-    let (text, body) = check_canonical_with(bytes, Limits::FRAME, "body").unwrap();
-    frame(text, body?)
+    frame(core::str::from_utf8(bytes).unwrap())
 }
 
 fn same(bytes: &[u8]) {
@@ -252,14 +250,100 @@ proptest! {
         prop_assert!(!changes.is_empty() || in_order(&bytes).is_some());
         same(&bytes);
     }
+
+    #[test]
+    fn what_is_read_in_order_is_canonical(
+        draft in draft(),
+        splices in collection::vec((any::<sample::Index>(), 0..3usize, sample::select(&SPLICES[..])), 1..3),
+    ) {
+        let mut text = String::from_utf8(write(&draft)).unwrap();
+        for (at, removed, inserted) in splices {
+            let characters: Vec<char> = text.chars().collect();
+            let (before, rest) = characters.split_at(at.index(characters.len()));
+            let after = rest.iter().skip(removed);
+            text = before.iter().copied().chain(inserted.chars()).chain(after.copied()).collect();
+        }
+        if let Some(read) = frame(&text) {
+            prop_assert_eq!(check_canonical(text.as_bytes(), Limits::FRAME), Ok(()), "{}", text);
+            let by_names = Frame::by_names(text.as_bytes());
+            prop_assert_eq!(format!("{:?}", Ok::<_, BadFrame>(read)), format!("{by_names:?}"));
+        }
+    }
+}
+
+/// What a text is spliced with.
+const SPLICES: [&str; 20] = [
+    "",
+    "0",
+    "00",
+    "1",
+    "9007199254740992",
+    "-",
+    ".0",
+    "e1",
+    " ",
+    ",",
+    "{",
+    "}",
+    "\"",
+    "\\",
+    "\\u0041",
+    "\\/",
+    "\u{1}",
+    "\u{fdd0}",
+    "ä",
+    "[",
+];
+
+#[test]
+fn what_is_not_canonical_is_not_read_in_order() {
+    let frame_of = |change: &dyn Fn(&str) -> String| {
+        let text = r#"{"actor":{"id":"a\"","type":"agent"},"at":"2026-08-09T11:00:00.000000Z","body":{"a":["}"]},"key":"k","kind":"turn","links":[{"rel":"caused","seq":10}],"onrecord":"frame/1","prev":"PREV","run":"01K7Q4Z8V2N5R3T6Y9B1C0D4E8","seq":20,"tenant":"t_7f3k9q2m4x8w","turn":1}"#;
+        change(&text.replace("PREV", &"ab".repeat(32)))
+    };
+    let read = |text: &str| frame(text).is_some();
+    assert!(read(&frame_of(&|text| text.into())));
+    let depth = crate::limits::DEPTH;
+    let nested = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
+    let deep = |levels| {
+        let value = nested(levels);
+        frame_of(&|text| text.replace(r#"["}"]"#, &value))
+    };
+    assert!(read(&deep(depth - 2)) && !read(&deep(depth - 1)));
+    for (from, to) in [
+        (r#","at""#, r#"{"at""#),
+        (r#"{"actor""#, r#","actor""#),
+        (r#"{"id""#, r#","id""#),
+        (r#"{"rel""#, r#","rel""#),
+        (r#","seq":10"#, r#"{"seq":10"#),
+        (r#"\""#, r#"\u0022"#),
+        (r#""a\""#, "\"a\u{fdd0}"),
+        (r#""key":"k""#, r#""key":"\u006b""#),
+        (r#""key":"k""#, "\"key\":\"\t\""),
+        ("10", "010"),
+        ("20", "020"),
+        ("20", "20.0"),
+        ("20", "9007199254740992"),
+        (r#"["}"]"#, r#"[ "}"]"#),
+        (r#"["}"]"#, r#"["}"],"a":1"#),
+        (r#"["}"]"#, r#"1.0"#),
+        (r#"{"a":["}"]}"#, r#"[]"#),
+        (r#""turn":1}"#, r#""turn":1} "#),
+        (r#""turn":1}"#, r#""turn":1"#),
+    ] {
+        let text = frame_of(&|text| {
+            assert!(text.contains(from), "{from}");
+            text.replacen(from, to, 1)
+        });
+        assert!(!read(&text), "{text}");
+    }
 }
 
 #[test]
 fn what_is_no_frame_gives_nothing() {
     let draft = r#"{"actor":{"id":"a","type":"agent"},"at":"2026-08-09T11:00:00.000000Z","body":{"a":["}"]}"#;
-    let body = draft.find(r#"{"a""#).unwrap();
     for end in 0..=draft.len() {
-        assert!(frame(&draft[..end], body..draft.len()).is_none(), "{end}");
+        assert!(frame(&draft[..end]).is_none(), "{end}");
     }
     for text in [
         r#"{"actor":[],"body":{}}"#,
