@@ -176,7 +176,7 @@ with v as (
   select * from unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bytea[], $6::timestamptz[], $7::bytea[], $8::text[], $9::bool[])
     as v (run, was_size, was_head, size, head, last_at, chain, outcome, ended)
 ), known as (
-  select distinct wanted.run from unnest($10::uuid[], $11::text[]) as wanted (run, key),
+  select wanted.run from unnest($10::uuid[], $11::text[]) as wanted (run, key),
     lateral (select from frames where frames.run = wanted.run and frames.key = wanted.key limit 1) as found
 ), moved as (
   update runs set size = v.size, head = v.head, last_at = v.last_at, chain = v.chain, outcome = v.outcome, ended = v.ended
