@@ -21,9 +21,9 @@ pub struct QueueLimits {
 }
 
 impl QueueLimits {
-    /// 16,384 frames and 256 MiB: half a second's work, and what a server with little memory can hold.
+    /// 65,536 frames and 256 MiB: some seconds of work, and what a server with little memory can hold.
     pub const STANDARD: Self = Self {
-        frames: 16_384,
+        frames: 65_536,
         bytes: 256 * 1024 * 1024,
     };
 }
