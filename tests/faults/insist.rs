@@ -189,9 +189,14 @@ impl Client {
     }
 }
 
-/// What is no refusal: that it is not known, and that there is no room.
+/// What is no refusal of the frame: that it is not known, that the database is away, that there is no room.
 pub fn is_uncertain(problem: &Value) -> bool {
-    let codes = [(503, "database_unavailable"), (507, "storage_full")];
+    let codes = [
+        (503, "busy"),
+        (503, "database_unavailable"),
+        (503, "outcome_unknown"),
+        (507, "storage_full"),
+    ];
     codes
         .iter()
         .any(|(status, code)| problem["status"] == *status && problem["code"] == *code)
