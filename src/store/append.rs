@@ -212,7 +212,7 @@ pub(crate) async fn write(
     runs: &mut [RunWrite<'_>],
 ) -> Result<Written, StoreError> {
     // In one order everywhere, so that two processes which write to the same runs wait for each other and never both.
-    runs.sort_unstable_by_key(|run| Uuid::from(run.chain.run()));
+    runs.sort_unstable_by(|one, other| one.chain.run().cmp(other.chain.run()));
     let ids: Vec<Uuid> = runs.iter().map(|run| run.chain.run().into()).collect();
     let mut last = Vec::with_capacity(runs.len());
     for run in &*runs {

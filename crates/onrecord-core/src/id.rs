@@ -149,6 +149,17 @@ fn is_crockford(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'A'..=b'Z') & !matches!(byte, b'I' | b'L' | b'O' | b'U')
 }
 
+/// The digit that each character of the alphabet stands for; 0 for all others, which no id has.
+const DIGITS: [u8; 256] = {
+    let mut digits = [0; 256];
+    let mut digit = 0;
+    while digit < CROCKFORD.len() {
+        digits[CROCKFORD[digit] as usize] = digit as u8;
+        digit += 1;
+    }
+    digits
+};
+
 impl RunId {
     /// A ULID of a time in milliseconds since 1970 (its low 48 bits) and ten random bytes.
     pub fn from_parts(millis: u64, random: [u8; 10]) -> Self {
@@ -170,10 +181,9 @@ impl RunId {
 
     /// The 128 bits of the ULID, which sort as its text does.
     pub fn to_bits(&self) -> u128 {
-        // Every character is of the alphabet; one that were not would count as its first.
-        let digit = |byte| CROCKFORD.iter().position(|known| *known == byte);
-        self.as_str().bytes().fold(0, |bits, byte| {
-            bits << 5 | digit(byte).unwrap_or_default() as u128
+        let digits = self.as_str().bytes();
+        digits.fold(0, |bits, byte| {
+            bits << 5 | u128::from(DIGITS[usize::from(byte)])
         })
     }
 
