@@ -151,9 +151,9 @@ impl<T: Waits> Queue<T> {
         self.turns.is_empty()
     }
 
-    /// Whether more than one submission waits.
-    pub(super) fn has_company(&self) -> bool {
-        self.submissions > 1
+    /// How many submissions wait.
+    pub(super) fn len(&self) -> usize {
+        self.submissions
     }
 
     /// Takes a submission, or gives it back where there is no room.

@@ -42,10 +42,10 @@ const RESOLVE_TIME: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(50);
 /// How often a run is tried that others are in the way of. Under its lock nobody is, so that it never comes to this.
 const TRIES: u32 = 20;
-/// A commit that takes longer comes from a disk that is worth waiting for company.
+/// A batch that takes longer is worth waiting for company.
 const SLOW: Duration = Duration::from_millis(1);
-/// How long that is.
-const COMPANY: Duration = Duration::from_micros(100);
+/// How long at most; it is never more than a quarter of the last batch's time.
+const COMPANY: Duration = Duration::from_millis(1);
 
 /// Batches that are under way at once. A run is always in the same lane, so that its order cannot suffer; while one
 /// lane waits for the disk another fills its batch.
@@ -164,6 +164,7 @@ impl Lane {
             followed,
             clock: None,
             last_write: Duration::ZERO,
+            last_taken: 0,
         };
         Self {
             shared,
@@ -253,7 +254,9 @@ struct Work {
     followed: Followed,
     /// The database's clock at a moment of this process's: carried forward without asking again.
     clock: Option<(Timestamp, Instant)>,
+    /// How long the last batch took, and how many submissions it had.
     last_write: Duration,
+    last_taken: usize,
 }
 
 impl Work {
@@ -264,6 +267,7 @@ impl Work {
             let mut groups = std::mem::take(&mut left);
             let taken = self.shared.waiting().queue.take(BATCH_FRAMES, BATCH_BYTES);
             self.shared.room.notify_waiters();
+            self.last_taken = taken.len();
             gather(&mut groups, taken);
             for part in self.parts(groups) {
                 left.extend(self.attempt(part).await);
@@ -287,14 +291,14 @@ impl Work {
         }
     }
 
-    /// Where a disk is slow and several wait, a moment for those who are about to: each sync that they share is one
-    /// less. Whoever is alone never waits.
+    /// Where batches take long and the last one had several submissions, a moment for those who were answered with it to
+    /// come back: without it the first of them goes alone, and all others wait for its sync. Whoever is alone never waits.
     async fn company(&self) {
-        if self.last_write < SLOW || !self.shared.waiting().queue.has_company() {
+        if self.last_write < SLOW || self.last_taken < 2 {
             return;
         }
-        let until = Instant::now() + COMPANY;
-        while Instant::now() < until {
+        let until = Instant::now() + COMPANY.min(self.last_write / 4);
+        while self.shared.waiting().queue.len() < self.last_taken && Instant::now() < until {
             // Timers count in milliseconds; the requests that are ready to run are what is waited for.
             tokio::task::yield_now().await;
         }
