@@ -1,4 +1,5 @@
-//! Placing: the one place that extends a chain. Whoever calls holds the run's lock.
+//! Placing: the one place that extends a chain. Whoever calls holds the run's lock, or writes what it placed with a
+//! compare-and-swap of the head.
 
 use super::RecordError;
 use super::intake::{LinkRequest, TurnChoice};

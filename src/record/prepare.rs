@@ -1,4 +1,4 @@
-//! Preparing: what of a frame depends on no place is done before the run's lock is taken.
+//! Preparing: what of a frame depends on no place is each request's own work, before the frame is handed over.
 
 use super::RecordError;
 use super::intake::{FrameRequest, IntakeCode, IntakeError, RESULT_KEY};

@@ -481,13 +481,13 @@ impl Work {
                 .deadline
                 .is_some_and(|deadline| Instant::now() > deadline);
             match failure {
+                // What became of it is to be found out first.
                 _ if !group.unknown.is_empty() && !over => {}
-                _ if !group.unknown.is_empty() => group.refuse(|| RecordError::Unknown),
-                Failure::Unknown | Failure::Race if group.tries <= TRIES => {
+                Failure::Unknown | Failure::Race if !over && group.tries <= TRIES => {
                     // A unique key that was taken is one that is known by now.
                     group.look_up = true;
                 }
-                Failure::Refused if !alone => group.alone = true,
+                Failure::Refused if !over && !alone => group.alone = true,
                 _ => group.refuse(|| RecordError::NotStored(error.clone())),
             }
         }
@@ -573,10 +573,16 @@ impl Group {
         }
     }
 
-    /// Answers all submissions with an error.
+    /// Answers all submissions with an error, which says that nothing was stored: where that is not certain, it is
+    /// what they are told.
     fn refuse(&mut self, error: impl Fn() -> RecordError) {
         for submission in self.submissions.drain(..) {
-            let _ = submission.answer.send(Err(error()));
+            let error = if self.unknown.is_empty() {
+                error()
+            } else {
+                RecordError::Unknown
+            };
+            let _ = submission.answer.send(Err(error));
         }
     }
 }
