@@ -6,6 +6,7 @@
 mod admin;
 pub mod append;
 pub mod follow;
+mod group;
 mod head;
 mod head_cache;
 pub mod intake;
