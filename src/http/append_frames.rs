@@ -83,7 +83,7 @@ pub(crate) async fn append_frames(
         }
         // Asked before the first line, so that a wrong address is an answer and not a stream. Boxed, as what is rare
         // is everywhere on the way of a frame: the future of a request is moved as a whole.
-        Box::pin(app.recorder.summary(caller.clone(), run.clone())).await?;
+        Box::pin(app.recorder.find(&caller, &run)).await?;
         let chunks = Chunks::new(&app, &headers, body, usize::MAX)?;
         let answers = frame_stream::begin(&app, caller, run, chunks);
         return Ok((

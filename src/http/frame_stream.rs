@@ -21,8 +21,10 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use utoipa::ToSchema;
 
-/// Frames that share a transaction.
+/// Frames from which on lines do not wait for more to share a transaction with.
 const BATCH_FRAMES: usize = 256;
+/// Parts of a body, of at most so many frames each, that may wait for the transaction before them.
+const WAITING_LINES: usize = 4;
 /// Bytes of lines that share a transaction, and as many again may wait meanwhile; a longer line goes alone.
 const BATCH_BYTES: u32 = 4 * 1024 * 1024;
 /// Bytes of the buffer that are kept from line to line.
@@ -63,9 +65,9 @@ pub(crate) fn begin(
     chunks: Chunks,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> + use<> {
     let (sink, answers) = mpsc::channel::<Bytes>(WAITING_ANSWERS);
-    let (line_sink, lines) = mpsc::channel(BATCH_FRAMES);
+    let (line_sink, lines) = mpsc::channel(WAITING_LINES);
     let memory = app.body_memory.room(intake::REQUEST_BYTES);
-    let reader = tokio::spawn(read_lines(chunks, memory, line_sink));
+    let reader = tokio::spawn(read_lines(chunks, memory, Passing::new(line_sink)));
     let mut appender = Appender {
         recorder: app.recorder.clone(),
         caller,
@@ -101,17 +103,30 @@ pub(crate) fn begin(
     })
 }
 
-/// A line's request, with its part of the bytes that may wait, and of the memory of all where it is long.
-type Line = (Result<FrameRequest, RecordError>, Held);
-type Held = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
+/// The requests of lines that came together, with their part of the bytes that may wait, and of the memory of all where a
+/// line is long.
+#[derive(Default)]
+struct Lines {
+    requests: Vec<Result<FrameRequest, RecordError>>,
+    held: Vec<OwnedSemaphorePermit>,
+}
+
+impl Lines {
+    fn hold(&mut self, permit: OwnedSemaphorePermit) {
+        // One permit of many costs to give back what one of few does.
+        match self.held.last_mut() {
+            Some(last) if Arc::ptr_eq(last.semaphore(), permit.semaphore()) => last.merge(permit),
+            _ => self.held.push(permit),
+        }
+    }
+}
 
 /// Takes a body apart into lines until it ends or the appender has gone.
 async fn read_lines(
     mut chunks: Chunks,
     mut memory: Room,
-    sink: mpsc::Sender<Line>,
+    mut passing: Passing,
 ) -> Result<(), Problem> {
-    let room = Arc::new(Semaphore::new(2 * BATCH_BYTES as usize));
     let mut buffer: Vec<u8> = Vec::new();
     let mut searched = 0;
     while let Some(chunk) = chunks.next().await? {
@@ -121,12 +136,14 @@ async fn read_lines(
         }
         buffer.extend_from_slice(&chunk);
         let mut start = 0;
-        while let Some(end) = buffer[searched..].iter().position(|byte| *byte == b'\n') {
+        while let Some(end) = memchr::memchr(b'\n', &buffer[searched..]) {
             let line = &buffer[start..searched + end];
-            pass(line, &room, memory.take(), &sink).await;
+            passing.add(line, memory.take()).await;
             start = searched + end + 1;
             searched = start;
         }
+        // What is complete does not wait for the rest of the body.
+        passing.flush().await;
         buffer.drain(..start);
         // What a long line needed is not kept for the short ones that follow.
         buffer.shrink_to(buffer.len().max(KEPT_BYTES));
@@ -136,28 +153,64 @@ async fn read_lines(
             return Err(Problem::line_too_large(intake::REQUEST_BYTES));
         }
     }
-    pass(&buffer, &room, memory.take(), &sink).await;
+    passing.add(&buffer, memory.take()).await;
+    passing.flush().await;
     Ok(())
 }
 
-/// Hands a line on, once there is room for it. Empty lines have no answer.
-async fn pass(
-    line: &[u8],
-    room: &Arc<Semaphore>,
-    memory: Option<OwnedSemaphorePermit>,
-    sink: &mpsc::Sender<Line>,
-) {
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
-    if line.is_empty() {
-        return;
+/// Lines on their way to the appender.
+struct Passing {
+    room: Arc<Semaphore>,
+    lines: Lines,
+    sink: mpsc::Sender<Lines>,
+}
+
+impl Passing {
+    fn new(sink: mpsc::Sender<Lines>) -> Self {
+        Self {
+            room: Arc::new(Semaphore::new(2 * BATCH_BYTES as usize)),
+            lines: Lines::default(),
+            sink,
+        }
     }
-    let bytes = u32::try_from(line.len())
-        .unwrap_or(BATCH_BYTES)
-        .min(BATCH_BYTES);
-    // The semaphore is never closed, and an appender that has gone ends this task.
-    if let Ok(permit) = room.clone().acquire_many_owned(bytes).await {
+
+    /// Adds a line, once there is room for it. Empty lines have no answer.
+    async fn add(&mut self, line: &[u8], memory: Option<OwnedSemaphorePermit>) {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.is_empty() {
+            return;
+        }
+        let bytes = u32::try_from(line.len())
+            .unwrap_or(BATCH_BYTES)
+            .min(BATCH_BYTES);
+        let permit = match self.room.clone().try_acquire_many_owned(bytes) {
+            Ok(permit) => permit,
+            Err(_) => {
+                // Only what the appender has makes room.
+                self.flush().await;
+                match self.room.clone().acquire_many_owned(bytes).await {
+                    Ok(permit) => permit,
+                    // The semaphore is never closed.
+                    Err(_) => return,
+                }
+            }
+        };
+        self.lines.hold(permit);
+        memory
+            .into_iter()
+            .for_each(|permit| self.lines.hold(permit));
         let request = offload(line.len(), || intake::frame(line));
-        let _ = sink.send((request, (permit, memory))).await;
+        self.lines.requests.push(request);
+        if self.lines.requests.len() >= BATCH_FRAMES {
+            self.flush().await;
+        }
+    }
+
+    /// Hands over what there is. An appender that has gone ends this task.
+    async fn flush(&mut self) {
+        if !self.lines.requests.is_empty() {
+            let _ = self.sink.send(std::mem::take(&mut self.lines)).await;
+        }
     }
 }
 
@@ -175,22 +228,27 @@ struct Appender {
 }
 
 impl Appender {
-    async fn append_all(&mut self, mut lines: mpsc::Receiver<Line>) -> Result<(), Gone> {
-        let mut batch = Vec::new();
-        while lines.recv_many(&mut batch, BATCH_FRAMES).await > 0 {
-            self.append(std::mem::take(&mut batch)).await?;
+    async fn append_all(&mut self, mut lines: mpsc::Receiver<Lines>) -> Result<(), Gone> {
+        while let Some(mut batch) = lines.recv().await {
+            while batch.requests.len() < BATCH_FRAMES
+                && let Ok(more) = lines.try_recv()
+            {
+                batch.requests.extend(more.requests);
+                batch.held.extend(more.held);
+            }
+            self.append(batch).await?;
         }
         Ok(())
     }
 
-    async fn append(&mut self, lines: Vec<Line>) -> Result<(), Gone> {
+    /// Appends lines, and answers each. What they hold goes back when that is done, so that what waits meanwhile is bounded
+    /// with it.
+    async fn append(&mut self, lines: Lines) -> Result<(), Gone> {
         let (mut requests, mut places) = (Vec::new(), Vec::new());
-        // The permits go back when the batch is done: what waits meanwhile is bounded with it.
-        let mut permits = Vec::with_capacity(lines.len());
-        for (line, permit) in lines {
+        for line in lines.requests {
             places.push(line.map(|request| requests.push(request)));
-            permits.push(permit);
         }
+        let _held = lines.held;
         let expected = requests.len();
         let results = match self
             .recorder

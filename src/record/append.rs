@@ -72,6 +72,14 @@ impl Recorder {
         Ok(appended)
     }
 
+    /// Whether there is such a run to append to.
+    ///
+    /// # Errors
+    /// [`RecordError::NoRun`]: there is none, or it is another tenant's.
+    pub async fn find(&self, caller: &Caller, run: &RunId) -> Result<(), RecordError> {
+        self.run_keys(&caller.tenant, run).await.map(drop)
+    }
+
     /// The receipt of a frame, signed where that was asked for.
     async fn receipt(
         &self,

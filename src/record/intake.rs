@@ -539,7 +539,7 @@ impl FrameRequest {
     /// The request in a form in which two requests are the same exactly if their bytes are: fields with
     /// their lengths, payloads by digest, the result with its key after the call.
     pub(crate) fn fingerprint(&self) -> Vec<u8> {
-        let mut out = Vec::new();
+        let mut out = Vec::with_capacity(self.body.len() + 512);
         let mut field = |bytes: &[u8]| {
             out.extend_from_slice(&(bytes.len() as u64).to_be_bytes());
             out.extend_from_slice(bytes);

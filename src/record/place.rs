@@ -9,7 +9,7 @@ use crate::store::payloads::NewPayload;
 use crate::store::{self, Tx};
 use crate::vault::RunKeys;
 use onrecord_core::chain::{Chain, FrameCode};
-use onrecord_core::digest::{Hash, leaf_hash};
+use onrecord_core::digest::Hash;
 use onrecord_core::frame::{Actor, ActorType, Draft, Frame, Kind, Link, Rel};
 use onrecord_core::id::RunId;
 use onrecord_core::json;
@@ -85,7 +85,7 @@ pub(crate) fn place(
         turn: draft.turn,
         key: draft.key.clone(),
         at,
-        hash: leaf_hash(&bytes),
+        hash: chain.head(),
         answers,
         request_mac: mac,
         bytes,
