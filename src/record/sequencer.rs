@@ -11,7 +11,7 @@ use super::follow::{Followed, Progress};
 use super::group::{Group, Tried, gather, locked_chains, place_all};
 use super::head_cache::Heads;
 use super::queue::{Queue, QueueLimits, Submission};
-use crate::store::append::{RunWrite, Session, Writer};
+use crate::store::append::{Keys, RunWrite, Session, Writer};
 use crate::store::{self, Failure, Store, StoreError};
 use onrecord_core::chain::Chain;
 use onrecord_core::id::RunId;
@@ -37,6 +37,9 @@ const RESOLVE_TIME: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(50);
 /// How often a run is tried that others are in the way of. Under its lock nobody is, so that it never comes to this.
 const TRIES: u32 = 20;
+/// How long keys are looked for before they are written, after one was there: retries come together, and each of them
+/// would fail a batch of others.
+const KEYS_SOUGHT: Duration = Duration::from_secs(1);
 /// A batch that takes longer is worth waiting for company.
 const SLOW: Duration = Duration::from_millis(1);
 /// How long at most; it is never more than a quarter of the last batch's time.
@@ -158,6 +161,7 @@ impl Lane {
             writer: Writer::new(store),
             followed,
             clock: None,
+            keys_sought_until: None,
             last_write: Duration::ZERO,
             last_taken: 0,
         };
@@ -219,6 +223,8 @@ struct Work {
     followed: Followed,
     /// The database's clock at a moment of this process's: carried forward without asking again.
     clock: Option<(Timestamp, Instant)>,
+    /// Until when keys are looked for before they are written.
+    keys_sought_until: Option<Instant>,
     /// How long the last batch took, and how many submissions it had.
     last_write: Duration,
     last_taken: usize,
@@ -354,7 +360,9 @@ impl Work {
             // A crash before the commit, which is the statement's own unless locks were taken before, leaves nothing of
             // the batch; after it all of it, and writers who were not answered ask again with their keys.
             *sent = !lock;
-            let written = store::append::write(session.connection(), now, &mut writes).await?;
+            let keys = self.keys();
+            let written =
+                store::append::write(session.connection(), now, &mut writes, keys).await?;
             self.clock = Some((written.now, Instant::now()));
             moved = written.runs.into_iter().collect();
             known = written.known.into_iter().collect();
@@ -426,9 +434,14 @@ impl Work {
                 Failure::Race
             };
         }
-        tracing::warn!(%error, ?failure, runs = groups.len(), "a batch was not written, or it is not known");
-        let error = Arc::new(error);
         let alone = groups.len() == 1;
+        if failure == Failure::KeyUsed {
+            // Somebody retries, which is no fault.
+            self.keys_sought_until = Some(Instant::now() + KEYS_SOUGHT);
+        } else {
+            tracing::warn!(%error, ?failure, runs = groups.len(), "a batch was not written, or it is not known");
+        }
+        let error = Arc::new(error);
         if failure == Failure::Unknown {
             for one in tried {
                 let group = &mut groups[one.group];
@@ -448,15 +461,17 @@ impl Work {
             match failure {
                 // What became of it is to be found out first.
                 _ if !group.unknown.is_empty() && !over => {}
-                Failure::Unknown | Failure::Race if !over && group.tries <= TRIES => {
-                    // A unique key that was taken is one that is known by now.
-                    group.look_up = true;
+                Failure::Unknown | Failure::Race | Failure::KeyUsed
+                    if !over && group.tries <= TRIES =>
+                {
+                    group.look_up |= alone && failure == Failure::KeyUsed;
                 }
                 Failure::Refused if !over && !alone => group.alone = true,
                 _ => group.refuse(|| RecordError::NotStored(error.clone())),
             }
         }
-        if groups.iter().any(|group| !group.submissions.is_empty()) {
+        let left = groups.iter().any(|group| !group.submissions.is_empty());
+        if left && failure != Failure::KeyUsed {
             tokio::time::sleep(PAUSE).await;
         }
     }
@@ -477,6 +492,14 @@ impl Work {
                 }
                 Err(_) => tokio::time::sleep(PAUSE).await,
             }
+        }
+    }
+
+    /// Whether keys are looked for before they are written.
+    fn keys(&self) -> Keys {
+        match self.keys_sought_until {
+            Some(until) if Instant::now() < until => Keys::Sought,
+            _ => Keys::New,
         }
     }
 

@@ -14,8 +14,8 @@ use onrecord_core::chain::Chain;
 use onrecord_core::digest::Hash;
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::timestamp::Timestamp;
-use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions as _, Executor as _, PgConnection, Row as _};
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgRow};
+use sqlx::{Arguments as _, ConnectOptions as _, Executor as _, PgConnection, Row as _};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -156,7 +156,7 @@ pub(crate) async fn write_locked(
     run: RunWrite<'_>,
 ) -> Result<(), StoreError> {
     let id = run.chain.run().clone();
-    let written = write(tx, now, &mut [run]).await?;
+    let written = write(tx, now, &mut [run], Keys::New).await?;
     if written.runs.is_empty() {
         // Nobody else can have moved the head under the lock.
         return Err(contradiction("runs", "head", id));
@@ -164,45 +164,77 @@ pub(crate) async fn write_locked(
     Ok(())
 }
 
-/// Keys that the store chose are of their place, and need not be looked for.
-const OWN_KEYS: &str = "onrecord/";
+/// Whether the keys of a batch are looked for before it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keys {
+    /// A key that was used fails the whole batch with [`super::Failure::KeyUsed`]. The index that finds it is the one that
+    /// takes the new key anyway, so that this costs nothing where keys are new, and nearly all are.
+    New,
+    /// Runs that have a frame with one of the keys get nothing, and are named; all others are written.
+    Sought,
+}
 
-// `lateral`: each key is looked up by itself. `coalesce` of `in`: keeps it a hashed lookup among a few runs, where a join
-// would compare each frame with each. `coalesce` of `sealed_at`: the index of open runs is not to be used.
+// `coalesce` of `in`: keeps it a hashed lookup among a few runs, where a join would compare each frame with each.
+// `coalesce` of `sealed_at`: the index of open runs is not to be used. `lateral`: each key is looked up by itself.
 macro_rules! write_sql {
-    ($kept:literal) => {
+    (known: $known:literal, kept: $kept:literal) => {
         concat!("
 with v as (
   select * from unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bytea[], $6::timestamptz[], $7::bytea[], $8::text[], $9::bool[])
     as v (run, was_size, was_head, size, head, last_at, chain, outcome, ended)
-), known as (
-  select wanted.run from unnest($10::uuid[], $11::text[]) as wanted (run, key),
-    lateral (select from frames where frames.run = wanted.run and frames.key = wanted.key limit 1) as found
+), known as (", $known, "
 ), moved as (
   update runs set size = v.size, head = v.head, last_at = v.last_at, chain = v.chain, outcome = v.outcome, ended = v.ended
   from v where runs.run = v.run and runs.size = v.was_size and runs.head = v.was_head
     and coalesce(runs.sealed_at, '-infinity') = '-infinity'
     and not coalesce(v.run in (select run from known), false)
-    and clock_timestamp() between $12 - interval '2 s' and $12 + interval '2 s'
+    and clock_timestamp() between $10 - interval '2 s' and $10 + interval '2 s'
   returning runs.run
 ), added as (
   insert into frames (seq, at, answers, turn, kind, run, tenant, key, request_mac, bytes)
   select f.seq, f.at, f.answers, f.turn, f.kind::frame_kind, f.run, f.tenant, f.key, f.mac, f.bytes
-  from unnest($13::bigint[], $14::timestamptz[], $15::bigint[], $16::int[], $17::text[], $18::uuid[], $19::text[], $20::text[], $21::bytea[], $22::bytea[])
+  from unnest($11::bigint[], $12::timestamptz[], $13::bigint[], $14::int[], $15::text[], $16::uuid[], $17::text[], $18::text[], $19::bytea[], $20::bytea[])
     as f (seq, at, answers, turn, kind, run, tenant, key, mac, bytes)
   where coalesce(f.run in (select run from moved), false)
 )", $kept, "
 select clock_timestamp() as now, array(select run from moved) as moved, array(select run from known) as known")
     };
-}
-
-const WRITE: &str = write_sql!("");
-const WRITE_WITH_PAYLOADS: &str = write_sql!(", kept as (
+    (known: $known:literal) => {
+        [
+            write_sql!(known: $known, kept: ""),
+            write_sql!(known: $known, kept: ", kept as (
   insert into payloads (run, tenant, commit, seq, place, media, tier, size, wrapped_dek, ciphertext)
-  select p.* from unnest($23::uuid[], $24::text[], $25::bytea[], $26::bigint[], $27::smallint[], $28::text[], $29::smallint[], $30::bigint[], $31::bytea[], $32::bytea[])
+  select p.* from unnest($21::uuid[], $22::text[], $23::bytea[], $24::bigint[], $25::smallint[], $26::text[], $27::smallint[], $28::bigint[], $29::bytea[], $30::bytea[])
     as p (run, tenant, commit, seq, place, media, tier, size, wrapped_dek, ciphertext)
   where coalesce(p.run in (select run from moved), false)
-)");
+)"),
+        ]
+    };
+}
+
+/// The statement for each choice of [`Keys`], without and with payloads. Keys that the store chose are of their place, and
+/// need not be looked for.
+const WRITE: [[&str; 2]; 2] = [
+    write_sql!(known: "select null::uuid as run where false"),
+    write_sql!(known: "
+  select wanted.run from unnest($16::uuid[], $18::text[]) as wanted (run, key),
+    lateral (select from frames where frames.run = wanted.run and frames.key = wanted.key limit 1) as found
+  where not starts_with(wanted.key, 'onrecord/')"),
+];
+
+/// The same for one frame of one run that has no payload and a new key, as an agent that is alone sends them: arrays of one
+/// element cost more than the frame.
+const WRITE_ONE: &str = "
+with moved as (
+  update runs set size = $3, head = $4, last_at = $5, chain = $6, outcome = $7, ended = $8
+  where run = $1 and size = $2 and head = $9 and coalesce(sealed_at, '-infinity') = '-infinity'
+    and clock_timestamp() between $10 - interval '2 s' and $10 + interval '2 s'
+  returning run
+), added as (
+  insert into frames (seq, at, answers, turn, kind, run, tenant, key, request_mac, bytes)
+  select $2, $5, $11, $12, $13::frame_kind, run, $14, $15, $16, $17 from moved
+)
+select clock_timestamp() as now, array(select run from moved) as moved, '{}'::uuid[] as known";
 
 /// Writes to runs, each at most once; to several only in a [`Session`], whose plans lock them in order. `now` is what
 /// the writer took the database's clock for: nothing is written where that is more than 2 s wrong.
@@ -210,7 +242,13 @@ pub(crate) async fn write(
     connection: &mut PgConnection,
     now: Timestamp,
     runs: &mut [RunWrite<'_>],
+    keys: Keys,
 ) -> Result<Written, StoreError> {
+    if let ([run], Keys::New) = (&*runs, keys)
+        && let ([frame], []) = (run.frames, run.payloads)
+    {
+        return write_one(connection, now, run, frame).await;
+    }
     // In one order everywhere, so that two processes which write to the same runs wait for each other and never both.
     runs.sort_unstable_by(|one, other| one.chain.run().cmp(other.chain.run()));
     let ids: Vec<Uuid> = runs.iter().map(|run| run.chain.run().into()).collect();
@@ -229,14 +267,22 @@ pub(crate) async fn write(
         let pairs = runs.iter().zip(&ids);
         pairs.flat_map(|(run, id)| run.payloads.iter().map(|one| (run.chain, *id, one)))
     };
-    let keyed = || frames().filter(|(.., frame)| !frame.key.starts_with(OWN_KEYS));
     macro_rules! column {
         ($rows:expr, $row:pat => $value:expr) => {
             $rows.map(|$row| $value).collect::<Vec<_>>()
         };
     }
-    let any = runs.iter().any(|run| !run.payloads.is_empty());
-    let query = sqlx::query(if any { WRITE_WITH_PAYLOADS } else { WRITE })
+    let any = payloads().next().is_some();
+    let statement = WRITE[usize::from(keys == Keys::Sought)][usize::from(any)];
+    let mut arguments = PgArguments::default();
+    // About what the rest of a row takes; a buffer that grows as it is filled copies everything several times.
+    let bytes = frames().map(|(.., frame)| frame.bytes.len() + frame.key.len() + 192);
+    let ciphertexts = payloads().map(|(.., one)| one.ciphertext.len() + 384);
+    arguments.reserve(
+        30,
+        1_024 * runs.len() + bytes.chain(ciphertexts).sum::<usize>(),
+    );
+    let query = sqlx::query_with(statement, arguments)
         .bind(&ids)
         .bind(column!(runs.iter(), run => signed(run.before.0)))
         .bind(column!(runs.iter(), run => &run.before.1.0[..]))
@@ -246,14 +292,11 @@ pub(crate) async fn write(
         .bind(column!(runs.iter(), run => run.chain.to_bytes()))
         .bind(column!(runs.iter(), run => run.chain.outcome().map(|status| status.as_str())))
         .bind(column!(runs.iter(), run => run.chain.ended()))
-        .bind(column!(keyed(), (_, run, _) => run))
-        .bind(column!(keyed(), (.., frame) => frame.key.as_str()))
         .bind(Time(now))
         .bind(column!(frames(), (.., frame) => signed(frame.seq)))
         .bind(column!(frames(), (.., frame) => Time(frame.at)))
         .bind(column!(frames(), (.., frame) => frame.answers.map(signed)))
-        // No run has two thousand million turns.
-        .bind(column!(frames(), (.., frame) => frame.turn.map(|turn| i32::try_from(turn).unwrap_or(i32::MAX))))
+        .bind(column!(frames(), (.., frame) => frame.turn.map(turn)))
         .bind(column!(frames(), (.., frame) => frame.kind))
         .bind(column!(frames(), (_, run, _) => run))
         .bind(column!(frames(), (chain, ..) => chain.tenant().as_str()))
@@ -275,7 +318,44 @@ pub(crate) async fn write(
     } else {
         query
     };
-    let row = query.fetch_one(connection).await?;
+    written(&query.fetch_one(connection).await?)
+}
+
+/// Writes one frame; see [`WRITE_ONE`].
+async fn write_one(
+    connection: &mut PgConnection,
+    now: Timestamp,
+    run: &RunWrite<'_>,
+    frame: &NewFrame,
+) -> Result<Written, StoreError> {
+    let chain = run.chain;
+    let query = sqlx::query(WRITE_ONE)
+        .bind(Uuid::from(chain.run()))
+        .bind(signed(run.before.0))
+        .bind(signed(chain.size()))
+        .bind(chain.head().0)
+        .bind(Time(frame.at))
+        .bind(chain.to_bytes())
+        .bind(chain.outcome().map(|status| status.as_str()))
+        .bind(chain.ended())
+        .bind(&run.before.1.0[..])
+        .bind(Time(now))
+        .bind(frame.answers.map(signed))
+        .bind(frame.turn.map(turn))
+        .bind(frame.kind)
+        .bind(chain.tenant().as_str())
+        .bind(frame.key.as_str())
+        .bind(frame.request_mac.as_ref().map(|mac| &mac[..]))
+        .bind(frame.bytes.as_slice());
+    written(&query.fetch_one(connection).await?)
+}
+
+/// No run has two thousand million turns.
+fn turn(number: u64) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+fn written(row: &PgRow) -> Result<Written, StoreError> {
     let runs_of = |column: &str| {
         let ids: Vec<Uuid> = row.try_get(column)?;
         Ok::<_, sqlx::Error>(ids.into_iter().map(RunId::from).collect())

@@ -122,8 +122,9 @@ impl StoreError {
             return Failure::Unknown;
         }
         match error.code().as_deref() {
-            // A unique key, a serialization failure, a deadlock, a lock that was not to be had.
-            Some("23505" | "40001" | "40P01" | "55P03") => Failure::Race,
+            Some("23505") => Failure::KeyUsed,
+            // A serialization failure, a deadlock, a lock that was not to be had.
+            Some("40001" | "40P01" | "55P03") => Failure::Race,
             Some(code)
                 if ["53", "57", "58"]
                     .iter()
@@ -143,6 +144,8 @@ pub(crate) enum Failure {
     Unknown,
     /// Nothing: somebody else was in the way, and it may be tried again.
     Race,
+    /// Nothing: something unique is there already.
+    KeyUsed,
     /// Nothing, and it fails for everybody now: no room, too long, stopping.
     NotNow,
     /// Nothing, and it fails again: something of it is not as the database takes it.
