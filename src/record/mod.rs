@@ -5,6 +5,7 @@
 
 mod admin;
 pub mod append;
+mod company;
 pub mod follow;
 mod group;
 mod head;

@@ -7,6 +7,7 @@
 //! the frames are there before it answers.
 
 use super::RecordError;
+use super::company::{self, Company};
 use super::follow::{Followed, Progress};
 use super::group::{Group, Tried, gather, locked_chains, place_all};
 use super::head_cache::Heads;
@@ -40,10 +41,6 @@ const TRIES: u32 = 20;
 /// How long keys are looked for before they are written, after one was there: retries come together, and each of them
 /// would fail a batch of others.
 const KEYS_SOUGHT: Duration = Duration::from_secs(1);
-/// A batch that takes longer is worth waiting for company.
-const SLOW: Duration = Duration::from_millis(1);
-/// How long at most; it is never more than a quarter of the last batch's time.
-const COMPANY: Duration = Duration::from_millis(1);
 
 /// Batches that are under way at once. A run is always in the same lane, so that its order cannot suffer; while one
 /// lane waits for the disk another fills its batch.
@@ -70,6 +67,8 @@ struct Shared {
 
 struct Waiting {
     queue: Queue<Submission>,
+    /// With how many the lane is woken.
+    wanted: usize,
     closed: bool,
 }
 
@@ -150,6 +149,7 @@ impl Lane {
         let shared = Arc::new(Shared {
             queue: Mutex::new(Waiting {
                 queue: Queue::new(limits),
+                wanted: 1,
                 closed: false,
             }),
             arrived: Notify::new(),
@@ -162,8 +162,7 @@ impl Lane {
             followed,
             clock: None,
             keys_sought_until: None,
-            last_write: Duration::ZERO,
-            last_taken: 0,
+            company: Company::default(),
         };
         Self {
             shared,
@@ -183,7 +182,9 @@ impl Lane {
                 }
                 match waiting.queue.push(submission) {
                     Ok(()) => {
-                        self.shared.arrived.notify_one();
+                        if waiting.queue.len() >= waiting.wanted {
+                            self.shared.arrived.notify_one();
+                        }
                         return Ok(());
                     }
                     Err(_) if !wait => return Err(RecordError::Busy),
@@ -225,20 +226,19 @@ struct Work {
     clock: Option<(Timestamp, Instant)>,
     /// Until when keys are looked for before they are written.
     keys_sought_until: Option<Instant>,
-    /// How long the last batch took, and how many submissions it had.
-    last_write: Duration,
-    last_taken: usize,
+    company: Company,
 }
 
 impl Work {
     async fn run(mut self) {
         let mut left: Vec<Group> = Vec::new();
-        while !left.is_empty() || self.something_waits().await {
+        while !left.is_empty() || self.waiting(1).await {
             self.company().await;
             let mut groups = std::mem::take(&mut left);
             let taken = self.shared.waiting().queue.take(BATCH_FRAMES, BATCH_BYTES);
             self.shared.room.notify_waiters();
-            self.last_taken = taken.len();
+            let frames = taken.iter().map(|one| one.frames.len()).sum();
+            self.company.taken(taken.len(), frames);
             gather(&mut groups, taken);
             for part in self.parts(groups) {
                 left.extend(self.attempt(part).await);
@@ -246,33 +246,32 @@ impl Work {
         }
     }
 
-    /// Waits until something does; false at the end.
-    async fn something_waits(&self) -> bool {
+    /// Waits until so many submissions do, or nothing more is taken; false where none waits.
+    async fn waiting(&self, wanted: usize) -> bool {
         loop {
             {
                 let waiting = self.shared.waiting();
-                if !waiting.queue.is_empty() {
-                    return true;
-                }
-                if waiting.closed {
-                    return false;
+                if waiting.queue.len() >= wanted || waiting.closed {
+                    return !waiting.queue.is_empty();
                 }
             }
             self.shared.arrived.notified().await;
         }
     }
 
-    /// Where batches take long and the last one had several submissions, a moment for those who were answered with it to
-    /// come back: without it the first of them goes alone, and all others wait for its sync. Whoever is alone never waits.
-    async fn company(&self) {
-        if self.last_write < SLOW || self.last_taken < 2 {
-            return;
-        }
-        let until = Instant::now() + COMPANY.min(self.last_write / 4);
-        while self.shared.waiting().queue.len() < self.last_taken && Instant::now() < until {
-            // Timers count in milliseconds; the requests that are ready to run are what is waited for.
-            tokio::task::yield_now().await;
-        }
+    /// Waits for company where that pays.
+    async fn company(&mut self) {
+        let wanted = {
+            let mut waiting = self.shared.waiting();
+            let Some(wanted) = self.company.wanted(waiting.queue.len()) else {
+                return;
+            };
+            waiting.wanted = wanted;
+            wanted
+        };
+        let came = tokio::time::timeout(company::WAIT, self.waiting(wanted)).await;
+        self.shared.waiting().wanted = 1;
+        self.company.came(came.is_ok());
     }
 
     /// What can be written at once: all whose heads are remembered, all that are locked first, and each that goes
@@ -300,7 +299,7 @@ impl Work {
         let began = Instant::now();
         let work = self.write(&mut groups, lock, &mut tried, &mut sent);
         match tokio::time::timeout(BATCH_TIME, work).await {
-            Ok(Ok(())) => self.last_write = began.elapsed(),
+            Ok(Ok(())) => self.company.written(began.elapsed()),
             Ok(Err(failed)) => self.failed(&mut groups, tried, sent, failed).await,
             Err(_) => {
                 let failed = Failed::from(StoreError::timed_out());
