@@ -1,4 +1,4 @@
-//! What goes around every request: its id, its span in the log, and the last word on its answer.
+//! What goes around every request: its id, what the log says of it, and the last word on its answer.
 //!
 //! One service rather than a stack of layers: each layer clones and boxes all those below it for each request, and
 //! together they cost more than a frame.
@@ -7,7 +7,7 @@ use super::problem::Problem;
 use super::{REQUEST_ID, only_problems};
 use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderMap, HeaderValue, Request, Response, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
 use axum::response::IntoResponse as _;
 use futures_util::FutureExt as _;
 use std::convert::Infallible;
@@ -16,8 +16,32 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Instant;
 use tower_service::Service;
-use tracing::Instrument as _;
+use tracing::Span;
 use uuid::Uuid;
+
+tokio::task_local! {
+    static HEAD: Head;
+}
+
+/// What the log says of a request.
+struct Head {
+    method: Method,
+    uri: Uri,
+    id: Option<HeaderValue>,
+}
+
+/// The span of the request that is being answered, for a line of the log. Made for the line, since few requests have
+/// one, and a span costs as much as a frame's chain does.
+pub(super) fn span() -> Span {
+    let span = |head: &Head| {
+        // The path has ids only; the query may have a purpose, which is nobody's but the ledger's.
+        tracing::info_span!(
+            "request", method = %head.method, path = head.uri.path(),
+            id = head.id.as_ref().and_then(|id| id.to_str().ok()).unwrap_or_default()
+        )
+    };
+    HEAD.try_with(span).unwrap_or_else(|_| Span::none())
+}
 
 /// The whole service.
 #[derive(Clone)]
@@ -50,11 +74,11 @@ where
         if let Some(token) = request.headers_mut().get_mut(header::AUTHORIZATION) {
             token.set_sensitive(true);
         }
-        // The path has ids only; the query may have a purpose, which is nobody's but the ledger's.
-        let span = tracing::info_span!(
-            "request", method = %request.method(), path = request.uri().path(),
-            id = id.as_ref().and_then(|id| id.to_str().ok()).unwrap_or_default()
-        );
+        let head = Head {
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            id: id.clone(),
+        };
         let began = Instant::now();
         let answer = self.router.call(request);
         let work = async move {
@@ -67,7 +91,7 @@ where
             log(&response, began);
             Ok(response)
         };
-        Box::pin(work.instrument(span))
+        Box::pin(HEAD.scope(head, work))
     }
 }
 
@@ -90,8 +114,8 @@ fn finish(headers: &mut HeaderMap, id: Option<HeaderValue>) {
 fn log(response: &Response<Body>, began: Instant) {
     let (status, latency_ms) = (response.status().as_u16(), began.elapsed().as_millis());
     if status >= 400 {
-        tracing::info!(status, latency_ms, "refused");
-    } else {
-        tracing::debug!(status, latency_ms, "answered");
+        span().in_scope(|| tracing::info!(status, latency_ms, "refused"));
+    } else if tracing::enabled!(tracing::Level::DEBUG) {
+        span().in_scope(|| tracing::debug!(status, latency_ms, "answered"));
     }
 }

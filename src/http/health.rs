@@ -1,6 +1,7 @@
 //! `/health/live` and `/health/ready`.
 
 use super::App;
+use super::envelope::span;
 use super::problem::Problem;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -42,7 +43,7 @@ pub(crate) async fn ready(State(app): State<App>) -> Result<Response, Problem> {
     match checked.await {
         Ok(()) => Ok(axum::Json(OK).into_response()),
         Err(error) => {
-            tracing::warn!(%error, "not ready");
+            span().in_scope(|| tracing::warn!(%error, "not ready"));
             let problem = Problem::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "not_ready",

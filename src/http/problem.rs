@@ -2,6 +2,7 @@
 //! internal stays in the log, under the request's id.
 
 use super::encoding;
+use super::envelope::span;
 use crate::access::AccessError;
 use crate::record::RecordError;
 use crate::record::intake::{IntakeCode, IntakeError};
@@ -383,10 +384,10 @@ impl From<AccessError> for Problem {
 /// The database failed: for want of room, for now, or for a reason that waiting does not mend.
 fn database(full: bool, transient: bool, error: &dyn std::fmt::Display) -> Problem {
     if full {
-        tracing::error!(%error, "the database's disk is full");
+        span().in_scope(|| tracing::error!(%error, "the database's disk is full"));
         Problem::storage_full()
     } else if transient {
-        tracing::warn!(%error, "the database does not answer");
+        span().in_scope(|| tracing::warn!(%error, "the database does not answer"));
         Problem::unavailable()
     } else {
         internal(error)
@@ -394,7 +395,7 @@ fn database(full: bool, transient: bool, error: &dyn std::fmt::Display) -> Probl
 }
 
 fn internal(error: &dyn std::fmt::Display) -> Problem {
-    tracing::error!(%error, "a request failed");
+    span().in_scope(|| tracing::error!(%error, "a request failed"));
     Problem::internal()
 }
 
