@@ -391,12 +391,16 @@ async fn an_append_reads_its_own_run_and_no_other() {
     let server = Server::start().await;
     let opened = server.api.any_run().await;
     let mut owner = server.sql().await;
-    // Made while the writer's plan is that of a table with one row, as tables begin.
-    server
-        .api
-        .frame(&opened.run, &json!({"kind": "observation", "key": "first"}))
-        .await
-        .is(201);
+    // One frame has a statement of its own, two have that of batches; both are planned while the table has one row, as
+    // tables begin.
+    let append = async |key: String| {
+        let frame = |part: &str| json!({"kind": "observation", "key": format!("{key}{part}")});
+        server.api.frame(&opened.run, &frame("")).await.is(201);
+        let lines = format!("{}\n{}\n", frame("/1"), frame("/2"));
+        let answers = server.api.frames(&opened.run, lines).await;
+        assert_eq!(answers[2], json!({"done": 2, "failed": 0}));
+    };
+    append("first".to_owned()).await;
     let others = format!(
         "insert into runs (run, tenant, run_no, opened_at, open_index, size, head, last_at, chain)
          select gen_random_uuid(), tenant, 100 + n, opened_at, open_index, size, head, last_at, chain
@@ -404,8 +408,7 @@ async fn an_append_reads_its_own_run_and_no_other() {
     );
     owner.execute(sqlx::AssertSqlSafe(others)).await.unwrap();
     for number in 0..APPENDS {
-        let frame = json!({"kind": "observation", "key": format!("k{number}")});
-        server.api.frame(&opened.run, &frame).await.is(201);
+        append(format!("k{number}")).await;
     }
     server
         .audit(&opened.run, std::slice::from_ref(&opened))

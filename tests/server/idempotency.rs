@@ -391,3 +391,56 @@ async fn a_writer_may_insist_on_the_head_that_it_saw() {
         .audit(&opened.run, &[opened.clone(), first.receipt()])
         .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn retries_among_the_frames_of_others_hinder_nobody() {
+    const RUNS: usize = 8;
+    const ROUNDS: usize = 12;
+    let server = Server::start().await;
+    let api = &server.api;
+    let mut kept = Vec::new();
+    for _ in 0..RUNS {
+        let opened = api.any_run().await;
+        let whole = frame("first", json!({"a": 1}));
+        let first = api.frame(&opened.run, &whole).await.is(201).receipt();
+        kept.push(vec![opened, first]);
+    }
+    for round in 0..ROUNDS {
+        let write = async |run: usize, receipts: &[Receipt]| {
+            let id = &receipts[0].run;
+            let new = frame(&format!("new/{round}"), json!({}));
+            // Every second run repeats itself, alone or beside what is new.
+            if run % 2 == 1 {
+                let answer = api.frame(id, &new).await.is(201);
+                return vec![answer.receipt()];
+            }
+            let retry = frame("first", json!({"a": 1}));
+            let other = frame("first", json!({"a": 2}));
+            if round % 2 == 1 {
+                let answer = api.frame(id, &retry).await.is(200);
+                assert_eq!(answer.receipt(), receipts[1]);
+                return Vec::new();
+            }
+            let lines = api.frames(id, format!("{retry}\n{new}\n{other}\n{new}\n"));
+            let lines = lines.await;
+            let status: Vec<_> = lines.iter().map(|line| line["status"].as_u64()).collect();
+            assert_eq!(status, [Some(200), Some(201), Some(409), Some(200), None]);
+            assert_eq!(receipt(&lines[0]), receipts[1]);
+            assert_eq!(receipt(&lines[1]), receipt(&lines[3]));
+            vec![receipt(&lines[1])]
+        };
+        let writes = kept
+            .iter()
+            .enumerate()
+            .map(|(run, receipts)| write(run, receipts));
+        let new = futures_util::future::join_all(writes).await;
+        for (receipts, new) in kept.iter_mut().zip(new) {
+            receipts.extend(new);
+        }
+    }
+    for receipts in &kept {
+        let run = &receipts[0].run;
+        assert_eq!(api.size(run).await, receipts.len() as u64);
+        server.audit(run, receipts).await;
+    }
+}
