@@ -1,7 +1,7 @@
 //! AES-256-GCM under a key in memory: wrapping of keys, and the payload cipher of the format.
 
 use super::{VaultError, random};
-use aes_gcm::aead::{Aead as _, Payload};
+use aes_gcm::aead::{Aead as _, AeadInOut as _, Payload};
 use aes_gcm::{Aes256Gcm, KeyInit as _};
 use hkdf::Hkdf;
 use hmac::{Hmac, Mac as _};
@@ -15,6 +15,7 @@ use zeroize::Zeroizing;
 pub(crate) type Key = Zeroizing<[u8; 32]>;
 
 const NONCE: usize = 12;
+const TAG: usize = 16;
 
 /// `nonce ‖ AES-256-GCM(key, nonce, secret, aad = label)` with a random nonce.
 pub(crate) fn wrap(key: &Key, label: &str, secret: &[u8]) -> Result<Vec<u8>, VaultError> {
@@ -99,19 +100,18 @@ pub(crate) fn seal_payload(
 ) -> Result<(Hash, Vec<u8>), VaultError> {
     let commit = payload::commitment(&salt(dek)?, &plaintext);
     let (cipher, nonce) = payload_cipher(dek, &commit)?;
-    let mut padded = Zeroizing::new(plaintext);
-    payload::pad(&mut padded);
+    let mut sealed = Zeroizing::new(plaintext);
+    // Room for all that is added, so that it is copied once and not for each of them.
+    let size = usize::try_from(payload::padded_size(sealed.len() as u64)).unwrap_or(usize::MAX);
+    let added = size.saturating_add(TAG).saturating_sub(sealed.len());
+    sealed.reserve_exact(added);
+    payload::pad(&mut sealed);
     let aad = payload::aad(place.tenant, place.run, &commit, place.media);
-    let sealed = cipher
-        .encrypt(
-            (&nonce).into(),
-            Payload {
-                msg: &padded,
-                aad: aad.as_bytes(),
-            },
-        )
+    // In place: no plaintext is left that would have to be wiped.
+    cipher
+        .encrypt_in_place((&nonce).into(), aad.as_bytes(), &mut *sealed)
         .map_err(|_| VaultError::Cipher)?;
-    Ok((commit, sealed))
+    Ok((commit, std::mem::take(&mut *sealed)))
 }
 
 /// The payload of a ciphertext, checked against its commitment.
@@ -140,18 +140,19 @@ pub(crate) fn open_payload(
     Ok(padded)
 }
 
-/// `HMAC-SHA256(HKDF(run key ‖ DEKs, "onrecord/request/1\n"), request)[..16]`: sameness of a retry. It needs
-/// every DEK of the frame, so that erasing one payload takes the fingerprint of the request with it.
-pub(crate) fn request_mac(
-    run_key: &Key,
-    deks: &[Key],
-    request: &[u8],
-) -> Result<[u8; 16], VaultError> {
-    let mut ikm = Zeroizing::new(run_key.to_vec());
+/// `HKDF(run key ‖ DEKs, "onrecord/request/1\n")`: the key by which the sameness of a retry is told. It needs every DEK of
+/// the frame, so that erasing one payload takes the fingerprint of the request with it.
+pub(crate) fn request_key(run_key: &Key, deks: &[Key]) -> Result<Key, VaultError> {
+    let mut ikm = Zeroizing::new(Vec::with_capacity(32 * (1 + deks.len())));
+    ikm.extend_from_slice(&run_key[..]);
     for dek in deks {
         ikm.extend_from_slice(&dek[..]);
     }
-    let key = derive::<32>(&ikm, &[b"onrecord/request/1\n"])?;
+    derive::<32>(&ikm, &[b"onrecord/request/1\n"])
+}
+
+/// `HMAC-SHA256(request key, request)[..16]`
+pub(crate) fn request_mac(key: &Key, request: &[u8]) -> Result<[u8; 16], VaultError> {
     let mut mac = Hmac::<Sha256>::new_from_slice(&key[..]).map_err(|_| VaultError::Cipher)?;
     mac.update(request);
     let mac: [u8; 32] = mac.finalize().into_bytes().into();

@@ -19,7 +19,7 @@ use onrecord_core::digest::Hash;
 use onrecord_core::id::{Origin, RunId, TenantId};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use zeroize::Zeroizing;
 
 /// Retention tiers, each with a run key of its own.
@@ -123,6 +123,8 @@ pub struct RunKeys {
     tenant: TenantId,
     run: RunId,
     keys: HashMap<i16, Key>,
+    /// [`cipher::request_key`] of requests without payloads, which is the same for all of them.
+    request_key: OnceLock<Key>,
 }
 
 /// A payload as it is stored.
@@ -295,6 +297,7 @@ impl TenantKeys {
                 tenant: self.tenant.clone(),
                 run: run.clone(),
                 keys,
+                request_key: OnceLock::new(),
             },
             wrapped,
         ))
@@ -318,6 +321,7 @@ impl TenantKeys {
             tenant: self.tenant.clone(),
             run: run.clone(),
             keys,
+            request_key: OnceLock::new(),
         })
     }
 }
@@ -390,7 +394,22 @@ impl RunKeys {
             .into_iter()
             .map(|payload| payload.dek.clone())
             .collect();
-        cipher::request_mac(self.key(0)?, &deks, request)
+        self.mac(&deks, request)
+    }
+
+    fn mac(&self, deks: &[Key], request: &[u8]) -> Result<[u8; 16], VaultError> {
+        let run_key = self.key(0)?;
+        if !deks.is_empty() {
+            return cipher::request_mac(&cipher::request_key(run_key, deks)?, request);
+        }
+        let key = match self.request_key.get() {
+            Some(key) => key,
+            None => {
+                let key = cipher::request_key(run_key, deks)?;
+                self.request_key.get_or_init(|| key)
+            }
+        };
+        cipher::request_mac(key, request)
     }
 
     /// Whether a request is the one that a stored frame was made of. `stored` are its payloads, those
@@ -405,7 +424,7 @@ impl RunKeys {
             .iter()
             .map(|(tier, commit, wrapped)| self.dek(*tier, commit, wrapped))
             .collect::<Result<Vec<Key>, _>>()?;
-        let expected = cipher::request_mac(self.key(0)?, &deks, request)?;
+        let expected = self.mac(&deks, request)?;
         Ok(subtle::ConstantTimeEq::ct_eq(&expected[..], mac).into())
     }
 }
