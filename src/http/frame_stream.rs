@@ -127,33 +127,36 @@ async fn read_lines(
     mut memory: Room,
     mut passing: Passing,
 ) -> Result<(), Problem> {
-    let mut buffer: Vec<u8> = Vec::new();
-    let mut searched = 0;
+    // The beginning of a line whose end has not come yet.
+    let mut begun: Vec<u8> = Vec::new();
     while let Some(chunk) = chunks.next().await? {
-        if let Err(problem) = memory.hold(buffer.len() + chunk.len()).await {
+        if let Err(problem) = memory.hold(begun.len() + chunk.len()).await {
             chunks.drain();
             return Err(problem);
         }
-        buffer.extend_from_slice(&chunk);
-        let mut start = 0;
-        while let Some(end) = memchr::memchr(b'\n', &buffer[searched..]) {
-            let line = &buffer[start..searched + end];
-            passing.add(line, memory.take()).await;
-            start = searched + end + 1;
-            searched = start;
+        let mut rest = &chunk[..];
+        while let Some(end) = memchr::memchr(b'\n', rest) {
+            let (line, after) = (&rest[..end], &rest[end + 1..]);
+            if begun.is_empty() {
+                passing.add(line, memory.take()).await;
+            } else {
+                begun.extend_from_slice(line);
+                passing.add(&begun, memory.take()).await;
+                begun.clear();
+                // What a long line needed is not kept for the short ones that follow.
+                begun.shrink_to(KEPT_BYTES);
+            }
+            rest = after;
         }
+        begun.extend_from_slice(rest);
         // What is complete does not wait for the rest of the body.
         passing.flush().await;
-        buffer.drain(..start);
-        // What a long line needed is not kept for the short ones that follow.
-        buffer.shrink_to(buffer.len().max(KEPT_BYTES));
-        searched = buffer.len();
-        if buffer.len() > intake::REQUEST_BYTES {
+        if begun.len() > intake::REQUEST_BYTES {
             chunks.drain();
             return Err(Problem::line_too_large(intake::REQUEST_BYTES));
         }
     }
-    passing.add(&buffer, memory.take()).await;
+    passing.add(&begun, memory.take()).await;
     passing.flush().await;
     Ok(())
 }
