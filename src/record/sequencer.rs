@@ -24,10 +24,11 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-/// Frames of a batch, but for one submission that has more.
-const BATCH_FRAMES: usize = 512;
+/// Frames of a batch, but for one submission that has more: enough to share its costs, and few enough that its writers
+/// have their next frames ready before the batches of others are written.
+const BATCH_FRAMES: usize = 256;
 /// Bytes of a batch, but for one submission that has more.
-const BATCH_BYTES: usize = 8 * 1024 * 1024;
+const BATCH_BYTES: usize = 2 * 1024 * 1024;
 /// How long a batch may take. Statements end before; this is for a database that is frozen or a network that is gone.
 const BATCH_TIME: Duration = Duration::from_secs(35);
 /// How long a connection is tried for before what waits is refused.
