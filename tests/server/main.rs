@@ -21,6 +21,7 @@ mod hang_up;
 mod harness;
 mod idempotency;
 mod log;
+mod migration;
 mod pages;
 mod running;
 #[path = "../shared/mod.rs"]

@@ -111,6 +111,13 @@ impl Server {
         Self::over(database, data_dir, token, |_| ()).await
     }
 
+    /// Stops it, and starts it on another database with the same keys.
+    pub async fn moved_to(self, database: TestDatabase) -> Self {
+        let (data_dir, token) = (self.data_dir.clone(), self.api.token.clone());
+        self.stop().await;
+        Self::over(Arc::new(database), data_dir, token, |_| ()).await
+    }
+
     /// A connection to the database as its owner, who is a superuser.
     pub async fn sql(&self) -> PgConnection {
         let connection = PgConnection::connect(&self.database.url).await;
