@@ -27,7 +27,7 @@ use Then::{Not, Stored};
 /// A step, what goes wrong, the status of whoever is hit, and what then is.
 type Row = (Moment, Fault, u64, Then);
 
-const TABLE: [Row; 29] = [
+const TABLE: [Row; 30] = [
     (Connect, Cut, 503, Not),
     (Connect, CutAfter, 503, Not),
     (Connect, Error("53300"), 503, Not), // too many connections
@@ -43,6 +43,7 @@ const TABLE: [Row; 29] = [
     (Write, CutAfter, 503, Not),
     (Write, Error("53100"), 507, Not), // disk full
     (Write, Error("57014"), 503, Not),
+    (Write, Error("23505"), 500, Not), // a unique value that nobody finds: the database contradicts itself
     (Write, Error("40001"), 503, Not), // serialization
     (Write, Error("40P01"), 503, Not),
     (Write, Error("53200"), 503, Not), // out of memory
