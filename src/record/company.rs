@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-/// A batch that takes less is not worth waiting for company.
-const SLOW: Duration = Duration::from_micros(300);
+/// A batch that takes less is not worth waiting for company: a wait in vain would be longer than it.
+const SLOW: Duration = Duration::from_micros(600);
 /// A batch of so many frames shares its costs among enough.
 const ENOUGH: usize = 128;
 /// How many batches are not waited with after a wait in vain; after each further one twice as many.
