@@ -137,8 +137,10 @@ pub(crate) async fn stretches(
     along_the_index(tx).await?;
     let mut sizes = sqlx::query_scalar(
         "select (
-           select coalesce(sum(octet_length(bytes) + 1), 0)::bigint
-           from frames where run = $1 and seq >= place and seq < least(place + $4, $3)
+           select coalesce(sum(line), 0)::bigint from (
+             select octet_length(bytes) + 1 as line
+             from frames where run = $1 and seq >= place and seq < least(place + $4, $3) order by seq
+           ) as frame
          ) from generate_series($2, $3 - 1, $4) as place",
     )
     .bind(Uuid::from(run))
@@ -200,8 +202,9 @@ pub(crate) async fn lines(
     }
 }
 
-/// Has the rows of a run read in their order, as long as the transaction lasts: as long as the planner has no
-/// statistics of the run, it would rather sort them, in a file.
+/// Has statements that ask for a run's frames in their order read them along the index of that order, as long as
+/// the transaction lasts. A planner that has no statistics of the run takes it for a few rows, which it would sort,
+/// or look for in another index: that goes through all of the run for each of its parts.
 async fn along_the_index(tx: &mut Tx) -> Result<(), StoreError> {
     tx.execute("set local enable_sort = off; set local enable_bitmapscan = off; set local enable_seqscan = off")
         .await?;
