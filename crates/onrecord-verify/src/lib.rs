@@ -63,7 +63,7 @@ pub struct Options {
 
 /// Checks a run bundle, a turn proof or a whole ledger, told apart by content, in one pass.
 ///
-/// Memory does not grow with the input but for some thirty bytes a frame and some 150 a payload; of long runs
+/// Memory does not grow with the input but for some tens of bytes a frame and more a payload; of long runs
 /// the frames' hashes are in a file without a name in the folder for temporary files, 32 bytes each, as far as
 /// there is room. A turn proof is held whole, up to [`TURN_BYTES`]. The frames of a large bundle are read on as many threads as there are
 /// cores, with the same report. Never fails: input that cannot be read is a verdict too.
