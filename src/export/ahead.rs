@@ -20,21 +20,29 @@ pub(super) struct Shelf<T> {
 }
 
 impl<T: Send + 'static> Shelf<T> {
-    /// Makes a page of so many bytes ready on a thread of its own, once there is room for it; false where
+    /// Makes a page of so many bytes ready in a task of its own, once there is room for it; false where
     /// nobody wants it any more.
     pub(super) async fn put(
         &self,
         bytes: usize,
-        ready: impl FnOnce() -> Result<T, ExportError> + Send + 'static,
+        page: impl Future<Output = Result<T, ExportError>> + Send + 'static,
     ) -> bool {
         let bytes = u32::try_from(bytes.clamp(1, AHEAD_BYTES)).unwrap_or(u32::MAX);
         tokio::select! {
             permit = self.room.clone().acquire_many_owned(bytes) => permit.is_ok_and(|permit| {
-                self.pages.send((tokio::task::spawn_blocking(ready), permit)).is_ok()
+                self.pages.send((tokio::spawn(page), permit)).is_ok()
             }),
             () = self.pages.closed() => false,
         }
     }
+}
+
+/// What takes the processor for a while, on a thread of its own.
+pub(super) async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ExportError> + Send + 'static,
+) -> Result<T, ExportError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| ExportError::CutOff)?
 }
 
 /// The pages, in the order in which they were read.

@@ -1,16 +1,38 @@
 //! The frames of a bundle, and what it says of their payloads.
 
-use super::ahead::{Ahead, PAGE_BYTES, Shelf};
+use super::ahead::{Ahead, PAGE_BYTES, Shelf, aside};
 use super::writer::{Spool, Writer};
 use super::{ExportError, Source};
-use crate::store::frames::StoredFrames;
+use crate::store::frames::Stretch;
 use crate::store::payloads::PayloadKey;
-use crate::store::{self, StoreError};
+use crate::store::runs::RunRow;
+use crate::store::{self, Store, StoreError};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use onrecord_core::bundle::{Disclosure, Member, State};
 use onrecord_core::frame::{Frame, PayloadRef};
 use onrecord_core::json;
 use onrecord_core::statement::ExportCounts;
 use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Pages that are read at the same time, each on a connection of its own.
+const READERS: usize = 2;
+
+/// Places that are looked at by one statement to find out how long their frames are: a statement has its time.
+const PART: usize = 65_536;
+
+/// The pages of a run's frames, in their order.
+pub(super) async fn pages(store: &Store, row: &RunRow) -> Result<Vec<Stretch>, StoreError> {
+    let size = row.chain.size();
+    let parts = (0..size).step_by(PART).map(|from| async move {
+        let mut tx = store.snapshot(&row.tenant).await?;
+        let part = (from, size.min(from + PART as u64));
+        let pages = store::frames::stretches(&mut tx, &row.run, part, PAGE_BYTES as u64).await?;
+        tx.commit().await?;
+        Ok(pages)
+    });
+    stream::iter(parts).buffered(READERS).try_concat().await
+}
 
 /// A page of frames, ready to be written.
 struct Ready {
@@ -29,7 +51,8 @@ impl Source {
         writer: &mut Writer,
     ) -> Result<(Spool, ExportCounts), ExportError> {
         let (mut disclosures, mut counts) = (Spool::new()?, ExportCounts::default());
-        writer.begin(&Member::Frames, self.bytes).await?;
+        let bytes = self.frames.iter().map(|stretch| stretch.bytes).sum();
+        writer.begin(&Member::Frames, bytes).await?;
         let source = self.clone();
         let mut pages = Ahead::begin(|shelf| source.read_frames(shelf));
         while let Some((page, _held)) = pages.next().await? {
@@ -50,33 +73,44 @@ impl Source {
     }
 
     async fn read_frames(self: Arc<Self>, shelf: Shelf<Ready>) -> Result<(), ExportError> {
-        let (run, size) = (&self.row.run, self.row.chain.size());
-        // Places that have the bytes of a page if its frames are as long as those before; as all are, to
-        // begin with.
-        let places = |count: u64, bytes: u64| (count * PAGE_BYTES as u64 / bytes.max(1)).max(1);
-        let (mut next, mut count) = (0, places(size, self.bytes));
-        while next < size {
-            let mut tx = self.store.snapshot(self.tenant()).await?;
-            let range = (next, size.min(next.saturating_add(count)));
-            let page = store::frames::stored(&mut tx, run, range, PAGE_BYTES).await?;
-            let keys = store::payloads::keys_between(&mut tx, run, next, page.next).await?;
-            tx.commit().await.map_err(StoreError::from)?;
-            let (bytes, from) = (page.lines.len(), next);
-            next = page.next;
-            // A page of which nothing is left says nothing of the next.
-            count = places(next - from, bytes.max(PAGE_BYTES / 1024) as u64);
-            let source = self.clone();
-            if !shelf.put(bytes, move || source.ready(page, &keys)).await {
+        let readers = Arc::new(Semaphore::new(READERS));
+        for &stretch in &self.frames {
+            // It is never closed.
+            let Ok(turn) = readers.clone().acquire_owned().await else {
+                return Err(ExportError::CutOff);
+            };
+            let bytes = usize::try_from(stretch.bytes).unwrap_or(usize::MAX);
+            if !shelf.put(bytes, self.clone().page(stretch, turn)).await {
                 break;
             }
         }
         Ok(())
     }
 
-    fn ready(&self, page: StoredFrames, keys: &[PayloadKey]) -> Result<Ready, ExportError> {
+    async fn page(
+        self: Arc<Self>,
+        stretch: Stretch,
+        turn: OwnedSemaphorePermit,
+    ) -> Result<Ready, ExportError> {
+        let run = &self.row.run;
+        let mut tx = self.store.snapshot(self.tenant()).await?;
+        let lines = store::frames::lines(&mut tx, run, stretch).await?;
+        let keys = store::payloads::keys_between(&mut tx, run, stretch.from, stretch.to).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        drop(turn);
+        aside(move || self.ready(lines, &keys)).await
+    }
+
+    fn ready(&self, lines: Vec<u8>, keys: &[PayloadKey]) -> Result<Ready, ExportError> {
         let (mut disclosures, mut states) = (Vec::new(), Vec::new());
         // What cannot be read has no payloads that could be disclosed; the verifier names it.
-        let frames = page.iter().filter(|bytes| may_have_payloads(bytes));
+        let named = if name_payloads(&lines) {
+            &lines[..]
+        } else {
+            &[]
+        };
+        let frames = named.split(|byte| *byte == b'\n');
+        let frames = frames.filter(|bytes| name_payloads(bytes));
         for frame in frames.filter_map(|bytes| Frame::parse(bytes).ok()) {
             let start = keys.partition_point(|key| key.seq < frame.seq);
             let end = keys.partition_point(|key| key.seq <= frame.seq);
@@ -90,7 +124,7 @@ impl Source {
             }
         }
         Ok(Ready {
-            lines: page.lines,
+            lines,
             disclosures,
             states,
         })
@@ -120,7 +154,45 @@ impl Source {
     }
 }
 
-/// Whether it is worth the time to read a frame. The members of canonical bytes are spelled in one way.
-fn may_have_payloads(bytes: &[u8]) -> bool {
-    std::str::from_utf8(bytes).is_ok_and(|text| text.contains("\"payloads\":"))
+/// Whether it is worth the time to read what has these bytes. The members of canonical bytes are spelled in one way.
+fn name_payloads(bytes: &[u8]) -> bool {
+    const NAME: &[u8] = b"\"payloads\":";
+    // Compared at many places at once, without a branch: nearly all of most runs is passed over here.
+    let [quote, letter, colon] = [0, 1, NAME.len() - 1].map(|n| bytes.get(n..).unwrap_or_default());
+    let places = quote
+        .chunks(256)
+        .zip(letter.chunks(256))
+        .zip(colon.chunks(256));
+    places.enumerate().any(|(n, ((quote, letter), colon))| {
+        let places = quote.iter().zip(letter).zip(colon);
+        let likely = places.fold(0, |likely, ((quote, letter), colon)| {
+            likely | u8::from((*quote == NAME[0]) & (*letter == NAME[1]) & (*colon == b':'))
+        });
+        likely == 1
+            && bytes[n * 256..]
+                .windows(NAME.len())
+                .take(256)
+                .any(|bytes| bytes == NAME)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::name_payloads;
+
+    #[test]
+    fn payloads_are_named_wherever_it_is() {
+        let name = b"\"payloads\":";
+        for before in 0..600 {
+            for after in [0, 1, 300] {
+                let mut text = vec![b'"'; before];
+                text.extend_from_slice(name);
+                text.resize(text.len() + after, b':');
+                assert!(name_payloads(&text), "{before} {after}");
+                text[before + 5] = b'*';
+                assert!(!name_payloads(&text), "{before} {after}");
+            }
+            assert!(!name_payloads(&name[..before.min(10)]));
+        }
+    }
 }

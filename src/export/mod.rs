@@ -26,6 +26,7 @@ use onrecord_core::json;
 use onrecord_core::note::VerifierKey;
 use onrecord_core::statement::{Export, ExportCounts, MANIFEST_SUBJECT, Predicate};
 use std::sync::Arc;
+use store::frames::Stretch;
 use store::runs::RunRow;
 use tokio::sync::mpsc;
 use writer::Writer;
@@ -112,9 +113,8 @@ impl Recorder {
                     None => None,
                 };
                 let ledger = ledger_lines(&mut tx, &row).await?;
-                let bytes =
-                    store::frames::stored_bytes(&mut tx, &row.run, row.chain.size()).await?;
                 tx.commit().await.map_err(StoreError::from)?;
+                let frames = frames::pages(&recorder.store, &row).await?;
                 Ok(Source {
                     store: recorder.store.clone(),
                     caller,
@@ -123,7 +123,7 @@ impl Recorder {
                     row,
                     seal,
                     ledger,
-                    bytes,
+                    frames,
                     request,
                 })
             })
@@ -156,8 +156,8 @@ struct Source {
     seal: Option<Vec<u8>>,
     /// What the ledger says of it: few lines, however long the run is.
     ledger: Vec<u8>,
-    /// Length of `frames.ndjson`, as it is stored rather than as it should be.
-    bytes: u64,
+    /// Where its pages of frames begin and end: a few bytes for each page, and a member has no more than 8 GiB.
+    frames: Vec<Stretch>,
     request: ExportRequest,
 }
 

@@ -1,6 +1,6 @@
 //! The payloads of a bundle.
 
-use super::ahead::{Ahead, PAGE_BYTES, Shelf};
+use super::ahead::{Ahead, PAGE_BYTES, Shelf, aside};
 use super::writer::{Members, Writer};
 use super::{ExportError, Source};
 use crate::store::payloads::StoredPayload;
@@ -42,7 +42,7 @@ impl Source {
             let bytes: usize = page.iter().map(|payload| payload.ciphertext.len()).sum();
             count = (page.len() * PAGE_BYTES / bytes.max(1)).clamp(PAYLOADS.0, PAYLOADS.1);
             let source = self.clone();
-            if !shelf.put(bytes, move || source.open(page)).await {
+            if !shelf.put(bytes, aside(move || source.open(page))).await {
                 return Ok(());
             }
         }

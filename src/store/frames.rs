@@ -6,10 +6,9 @@ use super::{StoreError, Tx, contradiction, hash, signed, unsigned};
 use futures_util::TryStreamExt as _;
 use onrecord_core::digest::{Hash, leaf_hash};
 use onrecord_core::id::RunId;
-use onrecord_core::limits;
 use onrecord_core::receipt::Receipt;
 use onrecord_core::timestamp::Timestamp;
-use sqlx::{PgConnection, Row as _};
+use sqlx::{Executor as _, PgConnection, Row as _};
 use std::collections::HashMap;
 
 /// What a retry is told by: the first 128 bits of an HMAC.
@@ -85,7 +84,8 @@ pub(crate) async fn bytes(
 }
 
 /// The bytes of up to `limit` frames from a place on, dense; none where the first of them is not there.
-/// Why the range has two ends, says [`stored`].
+/// The range has two ends because the planner, as long as it has no statistics of the run, sorts all that
+/// an open one has, for every page again.
 pub(crate) async fn page(
     tx: &mut Tx,
     run: &RunId,
@@ -113,76 +113,102 @@ pub(crate) async fn page(
         .collect()
 }
 
-/// How many bytes `frames.ndjson` has of the frames below a size, as they are stored.
-pub(crate) async fn stored_bytes(tx: &mut Tx, run: &RunId, size: u64) -> Result<u64, StoreError> {
-    let bytes: i64 = sqlx::query_scalar(
-        "select coalesce(sum(octet_length(bytes) + 1), 0)::bigint from frames where run = $1 and seq < $2",
-    )
-    .bind(Uuid::from(run))
-    .bind(signed(size))
-    .fetch_one(&mut **tx)
-    .await?;
-    unsigned(bytes, "frames", "bytes")
+/// Consecutive places of a run, and what stands in them.
+#[derive(Clone, Copy)]
+pub(crate) struct Stretch {
+    pub(crate) from: u64,
+    /// The place behind the last.
+    pub(crate) to: u64,
+    /// Bytes of its lines of `frames.ndjson`, as they are stored rather than as they should be.
+    pub(crate) bytes: u64,
 }
 
-/// Frames as they are stored, whatever they are: what was altered or dropped is the verifier's to name.
-pub(crate) struct StoredFrames {
-    /// Their bytes, each with a newline behind it.
-    pub(crate) lines: Vec<u8>,
-    /// Where each line ends in `lines`, its newline included.
-    pub(crate) ends: Vec<usize>,
-    /// The place from which nothing was read.
-    pub(crate) next: u64,
-}
+/// Places whose frames come as one value: a row a frame costs PostgreSQL and us more than the frame does.
+const TOGETHER: u64 = 64;
 
-impl StoredFrames {
-    /// The bytes of each frame.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts
-            .zip(&self.ends)
-            .map(|(start, end)| &self.lines[start..end - 1])
-    }
-}
-
-/// Frames of a run in the places from `from` to below `to`: as many as have `bytes` bytes together, and
-/// one that goes beyond.
-///
-/// The range has two ends because the planner, as long as it has no statistics of the run, sorts all that
-/// an open one has, for every page again.
-pub(crate) async fn stored(
+/// The frames in the places from `from` to below `to`, in stretches of up to `bytes` bytes, of [`TOGETHER`]
+/// places at least.
+pub(crate) async fn stretches(
     tx: &mut Tx,
     run: &RunId,
     (from, to): (u64, u64),
-    bytes: usize,
-) -> Result<StoredFrames, StoreError> {
-    let mut rows = sqlx::query(
-        "select seq, bytes from (
-           select seq, bytes, sum(octet_length(bytes)) over (order by seq rows unbounded preceding) - octet_length(bytes) as before
-           from frames where run = $1 and seq >= $2 and seq < $3
-         ) as sized where before < $4 order by seq",
+    bytes: u64,
+) -> Result<Vec<Stretch>, StoreError> {
+    along_the_index(tx).await?;
+    let mut sizes = sqlx::query_scalar(
+        "select (
+           select coalesce(sum(line), 0)::bigint from (
+             select octet_length(bytes) + 1 as line
+             from frames where run = $1 and seq >= place and seq < least(place + $4, $3) order by seq
+           ) as frame
+         ) from generate_series($2, $3 - 1, $4) as place",
     )
     .bind(Uuid::from(run))
     .bind(signed(from))
     .bind(signed(to))
-    .bind(i64::try_from(bytes).unwrap_or(i64::MAX))
+    .bind(signed(TOGETHER))
     .fetch(&mut **tx);
-    let mut page = StoredFrames {
-        lines: Vec::with_capacity(bytes + limits::FRAME_BYTES),
-        ends: Vec::new(),
-        next: to,
-    };
-    let mut last = from;
-    while let Some(row) = rows.try_next().await? {
-        last = unsigned(row.try_get(0)?, "frames", "seq")?;
-        page.lines.extend_from_slice(row.try_get(1)?);
-        page.lines.push(b'\n');
-        page.ends.push(page.lines.len());
+    let (mut stretches, mut next): (Vec<Stretch>, _) = (Vec::new(), from);
+    while let Some(more) = sizes.try_next().await? {
+        let more = unsigned(more, "frames", "bytes")?;
+        let from = next;
+        next = to.min(next + TOGETHER);
+        match stretches.last_mut() {
+            Some(last) if last.bytes + more <= bytes => {
+                last.to = next;
+                last.bytes += more;
+            }
+            _ => stretches.push(Stretch {
+                from,
+                to: next,
+                bytes: more,
+            }),
+        }
     }
-    if page.lines.len() - page.ends.len() >= bytes {
-        page.next = last + 1;
+    Ok(stretches)
+}
+
+/// The lines of a stretch, whatever they are: what was altered or dropped is the verifier's to name.
+pub(crate) async fn lines(
+    tx: &mut Tx,
+    run: &RunId,
+    stretch: Stretch,
+) -> Result<Vec<u8>, StoreError> {
+    along_the_index(tx).await?;
+    let mut parts = sqlx::query(
+        "select (
+           select string_agg(bytes, '\\x0a') from (
+             select bytes from frames where run = $1 and seq >= place and seq < least(place + $4, $3) order by seq
+           ) as frame
+         ) from generate_series($2, $3 - 1, $4) as place",
+    )
+    .bind(Uuid::from(run))
+    .bind(signed(stretch.from))
+    .bind(signed(stretch.to))
+    .bind(signed(TOGETHER))
+    .fetch(&mut **tx);
+    let mut lines = Vec::with_capacity(usize::try_from(stretch.bytes).unwrap_or(0));
+    while let Some(part) = parts.try_next().await? {
+        if let Some(part) = part.try_get::<Option<&[u8]>, _>(0)? {
+            lines.extend_from_slice(part);
+            lines.push(b'\n');
+        }
     }
-    Ok(page)
+    if lines.len() as u64 == stretch.bytes {
+        Ok(lines)
+    } else {
+        let row = format!("{run}/{} to {}", stretch.from, stretch.to);
+        Err(contradiction("frames", "bytes", row))
+    }
+}
+
+/// Has statements that ask for a run's frames in their order read them along the index of that order, as long as
+/// the transaction lasts. A planner that has no statistics of the run takes it for a few rows, which it would sort,
+/// or look for in another index: that goes through all of the run for each of its parts.
+async fn along_the_index(tx: &mut Tx) -> Result<(), StoreError> {
+    tx.execute("set local enable_sort = off; set local enable_bitmapscan = off; set local enable_seqscan = off")
+        .await?;
+    Ok(())
 }
 
 /// The hashes of all frames below a size, in order.

@@ -257,9 +257,8 @@ impl Store {
 
     /// Begins a reading transaction whose statements all see the same moment.
     pub(crate) async fn snapshot(&self, tenant: &TenantId) -> Result<Tx, StoreError> {
-        let mut tx = self.pool.begin().await?;
-        tx.execute("set transaction isolation level repeatable read read only")
-            .await?;
+        let begin = "begin isolation level repeatable read read only";
+        let mut tx = self.pool.begin_with(begin).await?;
         sqlx::query("select set_config('onrecord.tenant', $1, true)")
             .bind(tenant.as_str())
             .execute(&mut *tx)

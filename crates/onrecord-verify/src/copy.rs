@@ -12,7 +12,7 @@ use onrecord_core::id::{Origin, RunId};
 use onrecord_core::statement::State;
 use std::collections::BTreeMap;
 
-/// A whole ledger that was read and checked beforehand: 32 bytes for each entry and a little for each run.
+/// A whole ledger that was read and checked beforehand: a few bytes for each entry, and a little for each run.
 #[derive(Clone, Debug, Default)]
 pub struct LedgerCopy {
     pub(crate) origin: Option<String>,
@@ -184,7 +184,7 @@ fn same_run(check: &mut Check<'_>, known: &Known, frames: &Frames, seal: Option<
     for state in &known.heads {
         head(check, frames, state);
     }
-    let opened = frames.leaves.get(0);
+    let opened = frames.leaves.first();
     if opened.is_some_and(|opened| known.openings.iter().any(|one| *one != opened)) {
         check.push(
             Stage::LedgerCopy,

@@ -21,6 +21,7 @@ mod receipts;
 mod render;
 mod report;
 mod run;
+mod scratch;
 mod seal;
 mod signature;
 mod statement;
@@ -62,8 +63,9 @@ pub struct Options {
 
 /// Checks a run bundle, a turn proof or a whole ledger, told apart by content, in one pass.
 ///
-/// Memory does not grow with the input but for some hundred bytes a frame and payload; a turn proof is
-/// held whole, up to [`TURN_BYTES`]. The frames of a large bundle are read on as many threads as there are
+/// Memory does not grow with the input but for some tens of bytes a frame and more a payload; of long runs
+/// the frames' hashes are in a file without a name in the folder for temporary files, 32 bytes each, as far as
+/// there is room. A turn proof is held whole, up to [`TURN_BYTES`]. The frames of a large bundle are read on as many threads as there are
 /// cores, with the same report. Never fails: input that cannot be read is a verdict too.
 pub fn verify(input: impl Read, options: &Options) -> Report {
     let mut check = Check::new(options.trust.as_ref());

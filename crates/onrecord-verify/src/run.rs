@@ -5,6 +5,7 @@ use crate::check::Check;
 use crate::code::{Code, Stage};
 use crate::copy;
 use crate::frames::{self, Frames};
+use crate::leaves::Leaves;
 use crate::ledger_lines::{self, Context, Lines};
 use crate::manifest::{self, Members};
 use crate::payloads::Demands;
@@ -18,6 +19,7 @@ use onrecord_core::digest::Hash;
 use onrecord_core::id::Origin;
 use onrecord_core::limits::ENVELOPE_BYTES;
 use std::io::BufRead;
+use std::iter;
 
 /// What has passed of the bundle.
 #[derive(Default)]
@@ -212,6 +214,17 @@ impl Run {
                 self.seal.as_ref(),
                 &self.lines,
                 self.origin(),
+            );
+        }
+        let copy = options.ledger.as_ref().map(|copy| &copy.leaves);
+        for failed in iter::once(&self.frames.leaves)
+            .chain(copy)
+            .filter_map(Leaves::failed)
+        {
+            check.push(
+                Stage::Container,
+                Code::Input,
+                format!("hashes could not be read back from a temporary file: {failed}"),
             );
         }
         if self.seal.is_none() && self.frames.chain.is_some() {

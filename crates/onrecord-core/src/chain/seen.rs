@@ -11,8 +11,8 @@ use alloc::vec::Vec;
 /// The keys and commitments of a run, which are unique in it. Where a database keeps them unique the
 /// chain is extended without.
 ///
-/// It is what grows with a run: 21 to 43 bytes for each frame and each payload, and half as many again
-/// for the moment in which it grows.
+/// It grows with a run, by 22 to 27 bytes for each frame and each payload: whether a key is new has to be
+/// known when its frame is read, since nothing behind one that is not new is looked at.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     keys: Marks,
@@ -56,22 +56,40 @@ fn mark(bytes: &[u8]) -> Mark {
 
 /// Places that are looked at for a mark.
 const PROBES: usize = 32;
-const FIRST_SLOTS: usize = 64;
+/// Tables of a set: they grow one after the other, so that the old and the new one are little together.
+const TABLES: usize = 64;
+const FIRST_SLOTS: usize = 16;
 /// A large odd number without a pattern: 2^64 divided by the golden ratio.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A set of marks in one table, where each stands close to the place that its bytes name. One that finds
-/// no free place there, of which somebody may choose many, is kept in a tree beside it.
+/// A set of marks.
 #[derive(Clone, Debug, Default)]
 struct Marks {
-    /// Their number is a power of two; zeros are a free one.
+    /// None, or all [`TABLES`].
+    tables: Vec<Table>,
+}
+
+impl Marks {
+    /// Whether it is new.
+    fn insert(&mut self, mark: Mark) -> bool {
+        if self.tables.is_empty() {
+            self.tables = vec![Table::default(); TABLES];
+        }
+        self.tables[table(mark)].insert(mark)
+    }
+}
+
+/// Marks, where each stands close to the place that its bytes name. One that finds no free place there, of
+/// which somebody may choose many, is kept in a tree beside it.
+#[derive(Clone, Debug, Default)]
+struct Table {
+    /// Zeros are a free one.
     slots: Vec<Mark>,
     used: usize,
     beside: BTreeSet<Mark>,
 }
 
-impl Marks {
-    /// Whether it is new.
+impl Table {
     fn insert(&mut self, mark: Mark) -> bool {
         if self.used >= self.slots.len() / 4 * 3 {
             self.grow();
@@ -80,10 +98,9 @@ impl Marks {
     }
 
     fn put(&mut self, mark: Mark) -> bool {
-        let mask = self.slots.len() - 1;
-        let home = home(mark);
-        for probe in 0..PROBES {
-            let slot = &mut self.slots[home.wrapping_add(probe) & mask];
+        let home = home(mark, self.slots.len());
+        let (before, after) = self.slots.split_at_mut(home);
+        for slot in after.iter_mut().chain(before).take(PROBES) {
             if *slot == mark {
                 // The mark of no text is as a free place is; there is no such key.
                 return false;
@@ -99,8 +116,9 @@ impl Marks {
     }
 
     fn grow(&mut self) {
-        let slots = vec![[0; 16]; (self.slots.len() * 2).max(FIRST_SLOTS)];
-        let before = core::mem::replace(&mut self.slots, slots);
+        // By a quarter: by half or to the double there would be more free places than marks.
+        let slots = (self.slots.len() + self.slots.len() / 4).max(FIRST_SLOTS);
+        let before = core::mem::replace(&mut self.slots, vec![[0; 16]; slots]);
         let beside = core::mem::take(&mut self.beside);
         self.used = 0;
         for mark in before.into_iter().filter(|mark| *mark != [0; 16]) {
@@ -112,14 +130,24 @@ impl Marks {
     }
 }
 
-/// Where a mark would like to stand; the low bits are used. Texts that differ in a few digits somewhere
-/// come to different places: a product carries them upwards, a shift brings them down again.
-fn home(mark: Mark) -> usize {
+/// The table of a mark: the highest bits of what is mixed.
+fn table(mark: Mark) -> usize {
+    (mixed(mark) >> 58) as usize
+}
+
+/// Where a mark would like to stand in a table of so many slots: the low half of what is mixed, as a part of them.
+fn home(mark: Mark, slots: usize) -> usize {
+    ((mixed(mark) & 0xffff_ffff).wrapping_mul(slots as u64) >> 32) as usize
+}
+
+/// Texts that differ in a few digits somewhere come to different places: a product carries them upwards, a
+/// shift brings them down again.
+fn mixed(mark: Mark) -> u64 {
     let number = u128::from_le_bytes(mark);
     let mixed = number as u64 ^ ((number >> 64) as u64).wrapping_mul(SPREAD);
     let mixed = (mixed ^ mixed >> 32).wrapping_mul(SPREAD);
     let mixed = (mixed ^ mixed >> 29).wrapping_mul(SPREAD);
-    (mixed ^ mixed >> 32) as usize
+    mixed ^ mixed >> 32
 }
 
 #[cfg(test)]
@@ -131,21 +159,22 @@ mod tests {
         let spread = (0..20_000u64).map(|at| mark(&at.to_le_bytes()));
         let digests = (0..2_000u64).map(|at| mark(&[at.to_le_bytes(); 2].concat()));
         // As somebody chooses them who wants all in one place.
-        let place = home([7; 16]) as u64 & 0xffff;
+        let place = |mark| (table(mark), home(mark, 1 << 10));
         let chosen = (1..).map(|at: u64| {
             let mut mark = [7; 16];
             mark[8..].copy_from_slice(&at.to_le_bytes());
             mark
         });
-        let chosen = chosen.filter(|mark| home(*mark) as u64 & 0xffff == place);
+        let chosen = chosen.filter(|mark| place(*mark) == place([7; 16]));
         let mut marks = Marks::default();
         let mut model = BTreeSet::new();
         for mark in spread.chain(digests).chain(chosen.take(200)) {
             assert_eq!(marks.insert(mark), model.insert(mark));
             assert!(!marks.insert(mark));
         }
-        assert!(marks.beside.len() > 100);
-        assert_eq!(marks.used + marks.beside.len(), model.len());
+        let sum = |count: fn(&Table) -> usize| marks.tables.iter().map(count).sum::<usize>();
+        assert!(sum(|table| table.beside.len()) > 100);
+        assert_eq!(sum(|table| table.used + table.beside.len()), model.len());
         assert!(model.iter().all(|mark| !marks.insert(*mark)));
     }
 
@@ -159,11 +188,14 @@ mod tests {
         ];
         for spell in spell {
             let mut marks = Marks::default();
-            for at in 0..24_000 {
+            for at in 0..30_000 {
                 assert!(marks.insert(mark(spell(at).as_bytes())));
             }
             // As many as of digests.
-            assert!(marks.beside.len() < 200, "{}", spell(0));
+            let beside = marks.tables.iter().map(|table| table.beside.len());
+            assert!(beside.sum::<usize>() < 200, "{}", spell(0));
+            let slots = marks.tables.iter().map(|table| table.slots.len());
+            assert!(slots.sum::<usize>() * size_of::<Mark>() < 27 * 30_000);
         }
     }
 
