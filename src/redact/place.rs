@@ -1,0 +1,177 @@
+//! Placeholders: they take the place of secrets, and are pointed at.
+
+use super::{Found, Mark, Place, Redacted, Shape};
+use onrecord_core::json::{Limits, canonicalize};
+
+/// Puts placeholders where the findings are, which are in order and not over one another.
+pub(super) fn replace(payload: &[u8], found: Vec<Found>, shape: Shape) -> Redacted {
+    let (mut bytes, places) = written(payload, &found, &[]);
+    let marks = |places: Vec<Place>| {
+        let pairs = found.iter().zip(places);
+        pairs
+            .map(|(one, place)| Mark {
+                place,
+                kind: one.kind.clone(),
+                rule: one.rule.clone(),
+                secret: one.secret.clone(),
+            })
+            .collect()
+    };
+    if shape == Shape::Json
+        && let Some(mut pointers) = pointers(&bytes, &places)
+    {
+        let keys: Vec<bool> = pointers.iter().map(|one| one.1).collect();
+        if keys.contains(&true) {
+            // Two members may not have one name, and their order follows from their names.
+            let (numbered, places) = written(payload, &found, &keys);
+            pointers = self::pointers(&numbered, &places).unwrap_or(pointers);
+            let limits = Limits {
+                bytes: usize::MAX,
+                ..Limits::PAYLOAD
+            };
+            bytes = canonicalize(&numbered, limits).unwrap_or(numbered);
+        }
+        let places = pointers.into_iter().map(|(pointer, _)| Place::Pointer(pointer));
+        return Redacted {
+            marks: marks(places.collect()),
+            bytes,
+        };
+    }
+    let places = places.into_iter().map(|(start, end)| Place::Range(start as u64, end as u64));
+    Redacted {
+        marks: marks(places.collect()),
+        bytes,
+    }
+}
+
+/// The payload with placeholders, and where they are. Those in keys are numbered.
+fn written(payload: &[u8], found: &[Found], keys: &[bool]) -> (Vec<u8>, Vec<(usize, usize)>) {
+    let mut bytes = Vec::with_capacity(payload.len() + found.len() * 8);
+    let mut places = Vec::with_capacity(found.len());
+    let (mut from, mut key) = (0, 0);
+    for (index, one) in found.iter().enumerate() {
+        bytes.extend_from_slice(&payload[from..one.start]);
+        let quote = one.quoted.map_or(Vec::new(), |levels| {
+            let slashes = 2usize.saturating_pow(levels) - 1;
+            [vec![b'\\'; slashes], vec![b'"']].concat()
+        });
+        bytes.extend_from_slice(&quote);
+        let start = bytes.len();
+        bytes.extend_from_slice(format!("[redacted:{}]", one.kind).as_bytes());
+        places.push((start, bytes.len()));
+        if keys.get(index) == Some(&true) {
+            key += 1;
+            if key > 1 {
+                bytes.extend_from_slice(format!(".{key}").as_bytes());
+            }
+        }
+        bytes.extend_from_slice(&quote);
+        from = one.end;
+    }
+    bytes.extend_from_slice(&payload[from..]);
+    (bytes, places)
+}
+
+/// The pointers to the values of a JSON document in which places are, and whether they are in a key.
+fn pointers(json: &[u8], places: &[(usize, usize)]) -> Option<Vec<(String, bool)>> {
+    let mut walk = Walk {
+        json,
+        at: 0,
+        places,
+        steps: Vec::new(),
+        found: Vec::with_capacity(places.len()),
+    };
+    walk.value()?;
+    (walk.found.len() == places.len()).then_some(walk.found)
+}
+
+/// A walk over canonical JSON, which has no space.
+struct Walk<'a> {
+    json: &'a [u8],
+    at: usize,
+    places: &'a [(usize, usize)],
+    steps: Vec<Step<'a>>,
+    found: Vec<(String, bool)>,
+}
+
+enum Step<'a> {
+    Key(&'a [u8]),
+    Index(usize),
+}
+
+impl Walk<'_> {
+    fn value(&mut self) -> Option<()> {
+        match self.json.get(self.at)? {
+            b'{' => {
+                self.at += 1;
+                while self.json.get(self.at)? != &b'}' {
+                    let key = self.string()?;
+                    self.steps.push(Step::Key(&self.json[key.0..key.1]));
+                    self.note(true);
+                    // The colon.
+                    self.at += 1;
+                    self.value()?;
+                    self.steps.pop();
+                    self.at += usize::from(self.json.get(self.at) == Some(&b','));
+                }
+                self.at += 1;
+            }
+            b'[' => {
+                self.at += 1;
+                let mut index = 0;
+                while self.json.get(self.at)? != &b']' {
+                    self.steps.push(Step::Index(index));
+                    self.value()?;
+                    self.steps.pop();
+                    index += 1;
+                    self.at += usize::from(self.json.get(self.at) == Some(&b','));
+                }
+                self.at += 1;
+            }
+            b'"' => {
+                self.string()?;
+                self.note(false);
+            }
+            _ => {
+                let rest = self.json[self.at..].iter();
+                self.at += rest.take_while(|byte| !b",]}".contains(byte)).count();
+            }
+        }
+        Some(())
+    }
+
+    fn string(&mut self) -> Option<(usize, usize)> {
+        let start = self.at + 1;
+        self.at = start;
+        while self.json.get(self.at)? != &b'"' {
+            self.at += 1 + usize::from(self.json[self.at] == b'\\');
+        }
+        self.at += 1;
+        Some((start, self.at - 1))
+    }
+
+    /// Points at what was just passed, for each place in it.
+    fn note(&mut self, key: bool) {
+        while self.places.get(self.found.len()).is_some_and(|place| place.1 <= self.at) {
+            let pointer = pointer(&self.steps);
+            self.found.push((pointer, key));
+        }
+    }
+}
+
+/// RFC 6901.
+fn pointer(steps: &[Step<'_>]) -> String {
+    let mut pointer = String::new();
+    for step in steps {
+        pointer.push('/');
+        match step {
+            Step::Index(index) => pointer.push_str(&index.to_string()),
+            Step::Key(raw) => {
+                let name = super::view::unescaped(raw).bytes;
+                let name = String::from_utf8_lossy(&name);
+                pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
+            }
+        }
+    }
+    pointer
+}
