@@ -96,12 +96,23 @@ fn basic(value: &[u8]) -> bool {
 pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     const LENIENT: GeneralPurposeConfig =
         GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true);
-    const URL: GeneralPurpose =
-        GeneralPurpose::new(&base64::alphabet::URL_SAFE, LENIENT.with_encode_padding(false).with_decode_padding_mode(base64::engine::DecodePaddingMode::RequireNone));
-    const PLAIN: GeneralPurpose =
-        GeneralPurpose::new(&base64::alphabet::STANDARD, LENIENT.with_encode_padding(false).with_decode_padding_mode(base64::engine::DecodePaddingMode::RequireNone));
+    const URL: GeneralPurpose = GeneralPurpose::new(
+        &base64::alphabet::URL_SAFE,
+        LENIENT
+            .with_encode_padding(false)
+            .with_decode_padding_mode(base64::engine::DecodePaddingMode::RequireNone),
+    );
+    const PLAIN: GeneralPurpose = GeneralPurpose::new(
+        &base64::alphabet::STANDARD,
+        LENIENT
+            .with_encode_padding(false)
+            .with_decode_padding_mode(base64::engine::DecodePaddingMode::RequireNone),
+    );
     let text = text.trim_ascii_end();
-    let end = text.iter().rposition(|byte| *byte != b'=').map_or(0, |at| at + 1);
+    let end = text
+        .iter()
+        .rposition(|byte| *byte != b'=')
+        .map_or(0, |at| at + 1);
     let text = &text[..end];
     if text.iter().any(|byte| matches!(byte, b'-' | b'_')) {
         URL.decode(text).ok()

@@ -14,7 +14,16 @@ const FIGURES: usize = 6;
 const PAIR_NAMES: [&[u8]; 5] = [b"name", b"key", b"header", b"field", b"variable"];
 /// Members of a cookie that are no secret.
 const COOKIE_MEMBERS: [&[u8]; 10] = [
-    b"name", b"key", b"domain", b"path", b"expires", b"samesite", b"httponly", b"secure", b"url", b"type",
+    b"name",
+    b"key",
+    b"domain",
+    b"path",
+    b"expires",
+    b"samesite",
+    b"httponly",
+    b"secure",
+    b"url",
+    b"type",
 ];
 
 /// The secrets of a text that is JSON; none where it is not.
@@ -52,7 +61,11 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn space(&mut self) {
-        while self.json.get(self.at).is_some_and(|byte| b" \t\r\n".contains(byte)) {
+        while self
+            .json
+            .get(self.at)
+            .is_some_and(|byte| b" \t\r\n".contains(byte))
+        {
             self.at += 1;
         }
     }
@@ -82,7 +95,10 @@ impl Walk<'_> {
     fn object(&mut self, name: Option<usize>, level: usize) -> Option<()> {
         // What a name says holds for what is in its object only where it is the name of a header.
         let above = name.filter(|name| {
-            matches!(self.rules.names[*name].trust, Trust::Cookie | Trust::Authorization)
+            matches!(
+                self.rules.names[*name].trust,
+                Trust::Cookie | Trust::Authorization
+            )
         });
         let mut pair = None;
         self.eat(b'{')?;
@@ -102,7 +118,14 @@ impl Walk<'_> {
             let is_pair = matches!(key.as_slice(), b"value" | b"val" | b"content");
             let inherited = above.filter(|_| !COOKIE_MEMBERS.contains(&key.as_slice()));
             let value = self.at;
-            self.value(own.or(if is_pair { pair.or(inherited) } else { inherited }), level + 1)?;
+            self.value(
+                own.or(if is_pair {
+                    pair.or(inherited)
+                } else {
+                    inherited
+                }),
+                level + 1,
+            )?;
             if PAIR_NAMES.contains(&key.as_slice()) {
                 pair = self.named_by(value, self.at);
             }
@@ -126,7 +149,11 @@ impl Walk<'_> {
             let value = self.at;
             self.value(name.or(pair), level + 1)?;
             // ["authorization", "Bearer …"]
-            pair = if index == 0 { self.named_by(value, self.at) } else { None };
+            pair = if index == 0 {
+                self.named_by(value, self.at)
+            } else {
+                None
+            };
             self.space();
             if self.eat(b']').is_some() {
                 break;
@@ -138,7 +165,9 @@ impl Walk<'_> {
 
     /// The rule that a string falls under, read as the name of the next value.
     fn named_by(&self, start: usize, end: usize) -> Option<usize> {
-        let raw = self.json[start..end].strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        let raw = self.json[start..end]
+            .strip_prefix(b"\"")?
+            .strip_suffix(b"\"")?;
         (raw.len() <= 64 && !raw.contains(&b' ')).then(|| self.rules.name(raw))?
     }
 
@@ -148,7 +177,9 @@ impl Walk<'_> {
         let start = self.at;
         loop {
             let rest = &self.json[self.at..];
-            self.at += rest.iter().position(|byte| *byte == b'"' || *byte == b'\\')?;
+            self.at += rest
+                .iter()
+                .position(|byte| *byte == b'"' || *byte == b'\\')?;
             if self.json[self.at] == b'"' {
                 self.at += 1;
                 return Some((start, self.at - 1));
@@ -190,9 +221,9 @@ impl Walk<'_> {
         }
         if let Some(name) = name {
             let places = self.secrets(name, bytes);
-            let own = places.into_iter().map(|(from, to)| {
-                named::one(self.rules, name, &bytes[from..to], from, to, None)
-            });
+            let own = places
+                .into_iter()
+                .map(|(from, to)| named::one(self.rules, name, &bytes[from..to], from, to, None));
             found.extend(own);
         }
         view.back(&mut found);

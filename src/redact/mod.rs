@@ -4,6 +4,7 @@
 //! output. Findings are places in the bytes as they came, whatever they were read through (JSON, colours, base64),
 //! so that a secret is replaced where it stands and everything else stays byte for byte.
 
+mod anchors;
 mod check;
 mod echo;
 mod json;
@@ -155,7 +156,10 @@ fn is_telling(secret: &[u8]) -> bool {
         u8::is_ascii_digit,
         u8::is_ascii_punctuation,
     ];
-    let classes = classes.iter().filter(|class| secret.iter().any(class)).count();
+    let classes = classes
+        .iter()
+        .filter(|class| secret.iter().any(class))
+        .count();
     secret.len() >= TELLING_BYTES && classes > 1 && check::variety(secret) > 4
 }
 

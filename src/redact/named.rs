@@ -11,7 +11,9 @@ const NAME: usize = 64;
 /// Spaces between a name and its value.
 const SPACES: usize = 16;
 /// Bytes of a value in quotes, within which they have to close.
-const QUOTED: usize = 4_096;
+const QUOTED: usize = 1_024;
+/// Bytes of a value without quotes.
+const RUN: usize = 1_024;
 
 /// The part of a text that is a value, and how it stands there.
 struct Value {
@@ -33,7 +35,8 @@ pub(super) fn is_suspect(rules: &RuleSet, text: &[u8], anchor: usize) -> bool {
     });
     let option = text[..start].ends_with(b"-") || text[start..].starts_with(b"--");
     // After a comma in quotes, the value of a pair may follow.
-    let follows = next.is_none_or(|next| b":=>".contains(next) || *next == b',' && quoted) || option;
+    let follows =
+        next.is_none_or(|next| b":=>".contains(next) || *next == b',' && quoted) || option;
     follows && rules.name(&text[start..end]).is_some()
 }
 
@@ -56,7 +59,14 @@ pub(super) fn find(rules: &RuleSet, text: &[u8], anchor: usize) -> (Vec<Found>, 
         };
         let found = places.into_iter().map(|(from, to)| {
             let (start, end) = (value.start + from, value.start + to);
-            one(rules, name, &text[start..end], start, end, value.member.then_some(0))
+            one(
+                rules,
+                name,
+                &text[start..end],
+                start,
+                end,
+                value.member.then_some(0),
+            )
         });
         Some(found.collect())
     });
@@ -87,7 +97,12 @@ pub(super) fn one(
 /// Where the name around an anchor begins and ends.
 fn extent(text: &[u8], anchor: usize) -> (usize, usize) {
     let fits = |byte: &&u8| byte.is_ascii_alphanumeric() || b"_-".contains(byte);
-    let before = text[..anchor].iter().rev().take(NAME).take_while(fits).count();
+    let before = text[..anchor]
+        .iter()
+        .rev()
+        .take(NAME)
+        .take_while(fits)
+        .count();
     let after = text[anchor..].iter().take(NAME).take_while(fits).count();
     let mut start = anchor - before;
     // `\n` before a name is the end of a line in a text that is escaped.
@@ -101,7 +116,11 @@ fn extent(text: &[u8], anchor: usize) -> (usize, usize) {
 fn value_after(text: &[u8], start: usize, end: usize) -> Option<Value> {
     let at = |place: usize| text.get(place).copied();
     let skip = |from: usize, set: &[u8]| {
-        from + text[from.min(text.len())..].iter().take(SPACES).take_while(|byte| set.contains(byte)).count()
+        from + text[from.min(text.len())..]
+            .iter()
+            .take(SPACES)
+            .take_while(|byte| set.contains(byte))
+            .count()
     };
     let close = skip(end, b"\\");
     let (quoted, close) = match at(close) {
@@ -127,12 +146,14 @@ fn value_after(text: &[u8], start: usize, end: usize) -> Option<Value> {
     from = skip(from, b" \t");
     // A type may stand between: `password: str = "…"`.
     let typed = skip_word(text, from);
-    if typed > from && at(skip(typed, b" ")) == Some(b'=') && at(skip(typed, b" ") + 1) != Some(b'=') {
-        from = skip(skip(typed, b" ") + 1, b" \t");
+    if typed > from && text[typed..].starts_with(b" = ") {
+        from = skip(typed + 3, b" \t");
         tight = false;
     }
     // b"…", f'…'
-    if at(from).is_some_and(|byte| b"bfruBFRU".contains(&byte)) && matches!(at(from + 1), Some(b'"' | b'\'')) {
+    if at(from).is_some_and(|byte| b"bfruBFRU".contains(&byte))
+        && matches!(at(from + 1), Some(b'"' | b'\''))
+    {
         from += 1;
     }
     let slashes = skip(from, b"\\") - from;
@@ -143,22 +164,36 @@ fn value_after(text: &[u8], start: usize, end: usize) -> Option<Value> {
             Some(Value {
                 start,
                 end,
-                stands: if tight { Stands::Assigned } else { Stands::Quoted },
+                stands: if tight {
+                    Stands::Assigned
+                } else {
+                    Stands::Quoted
+                },
                 member: false,
             })
         }
         _ => {
             let line = line_begins(text, start);
-            let ends: &[u8] = if tight && line { b"\"'`\\" } else { b"\"'`,;&<>()[]{}|\\" };
-            let rest = text[from..].iter();
+            let ends: &[u8] = if tight && line {
+                b"\"'`\\"
+            } else {
+                b"\"'`,;&<>()[]{}|\\"
+            };
+            let rest = text[from..].iter().take(RUN);
             let length = rest
-                .take_while(|byte| !byte.is_ascii_whitespace() && !byte.is_ascii_control() && !ends.contains(byte))
+                .take_while(|byte| {
+                    !byte.is_ascii_whitespace() && !byte.is_ascii_control() && !ends.contains(byte)
+                })
                 .count();
             let number = text[from..from + length].iter().all(u8::is_ascii_digit);
             (length > 0).then_some(Value {
                 start: from,
                 end: from + length,
-                stands: if tight { Stands::Assigned } else { Stands::Bare },
+                stands: if tight {
+                    Stands::Assigned
+                } else {
+                    Stands::Bare
+                },
                 member: quoted && number,
             })
         }
@@ -208,13 +243,19 @@ fn line_end(text: &[u8], value: &Value) -> usize {
 pub(super) fn credentials(rules: &RuleSet, value: &[u8]) -> Option<(usize, usize)> {
     let end = value.trim_ascii_end().len();
     let start = end - value[..end].trim_ascii_start().len();
-    let word = value[start..end].iter().take_while(|byte| !byte.is_ascii_whitespace()).count();
+    let word = value[start..end]
+        .iter()
+        .take_while(|byte| !byte.is_ascii_whitespace())
+        .count();
     let scheme = value[start..start + word].to_ascii_lowercase();
     let rest = &value[start + word..end];
     let from = start + word + (rest.len() - rest.trim_ascii_start().len());
     let (from, to) = match scheme.as_slice() {
-        b"bearer" | b"basic" | b"token" | b"apikey" | b"api-key" | b"key" | b"bot" | b"negotiate" | b"ntlm" | b"dpop" => {
-            let length = value[from..end].iter().take_while(|byte| !byte.is_ascii_whitespace() && !b",;".contains(byte));
+        b"bearer" | b"basic" | b"token" | b"apikey" | b"api-key" | b"key" | b"bot"
+        | b"negotiate" | b"ntlm" | b"dpop" => {
+            let length = value[from..end]
+                .iter()
+                .take_while(|byte| !byte.is_ascii_whitespace() && !b",;".contains(byte));
             (from, from + length.count())
         }
         b"digest" | b"signature" | b"hawk" | b"oauth" => (from, end),
@@ -233,7 +274,15 @@ pub(super) fn credentials(rules: &RuleSet, value: &[u8]) -> Option<(usize, usize
 /// Where the values of cookies are; attributes of cookies are none.
 pub(super) fn cookies(rules: &RuleSet, value: &[u8]) -> Vec<(usize, usize)> {
     const ATTRIBUTES: [&[u8]; 9] = [
-        b"path", b"domain", b"expires", b"max-age", b"samesite", b"secure", b"httponly", b"priority", b"version",
+        b"path",
+        b"domain",
+        b"expires",
+        b"max-age",
+        b"samesite",
+        b"secure",
+        b"httponly",
+        b"priority",
+        b"version",
     ];
     let mut found = Vec::new();
     let mut at = 0;

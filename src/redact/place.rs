@@ -31,13 +31,17 @@ pub(super) fn replace(payload: &[u8], found: Vec<Found>, shape: Shape) -> Redact
             };
             bytes = canonicalize(&numbered, limits).unwrap_or(numbered);
         }
-        let places = pointers.into_iter().map(|(pointer, _)| Place::Pointer(pointer));
+        let places = pointers
+            .into_iter()
+            .map(|(pointer, _)| Place::Pointer(pointer));
         return Redacted {
             marks: marks(places.collect()),
             bytes,
         };
     }
-    let places = places.into_iter().map(|(start, end)| Place::Range(start as u64, end as u64));
+    let places = places
+        .into_iter()
+        .map(|(start, end)| Place::Range(start as u64, end as u64));
     Redacted {
         marks: marks(places.collect()),
         bytes,
@@ -152,7 +156,11 @@ impl Walk<'_> {
 
     /// Points at what was just passed, for each place in it.
     fn note(&mut self, key: bool) {
-        while self.places.get(self.found.len()).is_some_and(|place| place.1 <= self.at) {
+        while self
+            .places
+            .get(self.found.len())
+            .is_some_and(|place| place.1 <= self.at)
+        {
             let pointer = pointer(&self.steps);
             self.found.push((pointer, key));
         }

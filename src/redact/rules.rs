@@ -1,9 +1,9 @@
 //! Rule sets: versioned data, compiled once into one automaton over all that a secret can be found by.
 
+use super::anchors::Anchors;
 use super::check::Check;
 use super::echo::Echo;
 use super::wrapped;
-use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use regex::bytes::{Regex, RegexBuilder};
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
@@ -16,7 +16,7 @@ const BUILTIN: &str = include_str!("rules.toml");
 /// Where a key in PEM begins.
 const PEM: &str = "-----BEGIN ";
 /// Where the authority of an address begins; a slash may be escaped.
-const URLS: [&str; 2] = ["://", ":\\"];
+const URLS: [&str; 3] = ["://", ":\\/", ":\\\\/"];
 const COLOURS: [&str; 2] = ["\u{1b}", "\\u001b"];
 
 /// Why a rule set cannot be used. Nothing of a literal secret is in it.
@@ -46,7 +46,7 @@ pub struct RuleSet {
     glued: Vec<(String, usize)>,
     never_names: HashSet<String>,
     pub(super) never_values: HashSet<String>,
-    pub(super) anchors: AhoCorasick,
+    pub(super) anchors: Anchors,
     pub(super) hits: Vec<Hit>,
     pub(super) literals: Option<Echo>,
 }
@@ -60,6 +60,9 @@ pub(super) struct Token {
     pub(super) behind: usize,
     /// Whether a letter may stand before.
     pub(super) glued: bool,
+    /// Whether it may be of any length. It then begins where a run of its characters begins, and nowhere else: many
+    /// beginnings of one long end would be read again and again.
+    pub(super) open: bool,
     pub(super) entropy: f32,
     pub(super) check: Option<Check>,
 }
@@ -79,6 +82,8 @@ pub(super) enum Trust {
     High,
     /// A value that looks made up.
     Middle,
+    /// The same, in quotes or assigned only.
+    Strict,
     /// A long random value.
     Low,
     /// A scheme and credentials.
@@ -252,11 +257,6 @@ impl RuleSet {
                 );
             }
         }
-        let anchors = AhoCorasick::builder()
-            .ascii_case_insensitive(true)
-            .kind(Some(AhoCorasickKind::DFA))
-            .build(&patterns)
-            .map_err(|error| RuleError::Malformed(error.to_string()))?;
         Ok(Self {
             version: file.version,
             tokens,
@@ -265,7 +265,7 @@ impl RuleSet {
             glued,
             never_names: file.never.names.into_iter().collect(),
             never_values: file.never.values.into_iter().collect(),
-            anchors,
+            anchors: Anchors::new(&patterns)?,
             hits,
             literals: literals(file.literal)?,
         })
@@ -317,6 +317,7 @@ fn token(row: TokenRow) -> Result<Token, RuleError> {
         .build()
         .map_err(|error| refused(&row.id, &error.to_string()))?;
     Ok(Token {
+        open: row.pattern.contains(",}"),
         id: row.id,
         kind: row.kind,
         pattern,
@@ -350,7 +351,8 @@ fn split(name: &[u8]) -> Vec<String> {
         let before = at.checked_sub(1).map(|at| name[at]);
         let after = name.get(at + 1).copied();
         let hump = byte.is_ascii_uppercase()
-            && (before.is_some_and(|before| before.is_ascii_lowercase() || before.is_ascii_digit())
+            && (before
+                .is_some_and(|before| before.is_ascii_lowercase() || before.is_ascii_digit())
                 || after.is_some_and(|after| after.is_ascii_lowercase()));
         if !byte.is_ascii_alphanumeric() || hump {
             words.push(std::mem::take(&mut word));
@@ -364,7 +366,10 @@ fn split(name: &[u8]) -> Vec<String> {
     while words.len() > 1
         && words.last().is_some_and(|last| {
             last.bytes().all(|byte| byte.is_ascii_digit())
-                || matches!(last.as_str(), "prod" | "production" | "dev" | "staging" | "live")
+                || matches!(
+                    last.as_str(),
+                    "prod" | "production" | "dev" | "staging" | "live"
+                )
         })
     {
         words.pop();

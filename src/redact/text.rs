@@ -22,15 +22,19 @@ const PEM_BYTES: usize = 24;
 /// Whether anything may be found at all: most payloads have nothing, and end here. What it lets pass is looked at
 /// closely; what it does not was seen through no escape, colour or cut line.
 pub(super) fn is_suspect(rules: &RuleSet, text: &[u8]) -> bool {
-    if rules.literals.as_ref().is_some_and(|literals| literals.is_in(text)) {
+    if rules
+        .literals
+        .as_ref()
+        .is_some_and(|literals| literals.is_in(text))
+    {
         return true;
     }
-    rules.anchors.find_overlapping_iter(text).any(|hit| {
-        let (start, end) = (hit.start(), hit.end());
-        match &rules.hits[hit.pattern().as_usize()] {
+    rules.anchors.any(text, |anchor| {
+        let (start, end) = (anchor.start, anchor.end);
+        match &rules.hits[anchor.pattern] {
             Hit::Token(index) => {
                 let token = &rules.tokens[*index];
-                token_at(rules, token, text, start).is_some() || is_cut(text, end)
+                token_at(rules, token, text, start).is_some() || is_cut(text, start)
             }
             Hit::Name => named::is_suspect(rules, text, start),
             Hit::Url => url(rules, text, start).is_some(),
@@ -69,13 +73,14 @@ struct Scan {
 impl Scan {
     fn run(mut self, rules: &RuleSet, text: &[u8], depth: usize) -> Vec<Found> {
         let mut named = 0;
-        for hit in rules.anchors.find_overlapping_iter(text) {
-            let (start, end) = (hit.start(), hit.end());
-            match &rules.hits[hit.pattern().as_usize()] {
+        rules.anchors.each(text, |anchor| {
+            let (start, end) = (anchor.start, anchor.end);
+            match &rules.hits[anchor.pattern] {
                 Hit::Token(index) if start >= self.tokens => {
                     let token = &rules.tokens[*index];
-                    let found = token_at(rules, token, text, start)
-                        .or_else(|| is_cut(text, end).then(|| cut_token(rules, token, text, start))?);
+                    let found = token_at(rules, token, text, start).or_else(|| {
+                        is_cut(text, start).then(|| cut_token(rules, token, text, start))?
+                    });
                     self.add(found);
                 }
                 Hit::Name if start >= self.all && start >= named => {
@@ -94,7 +99,7 @@ impl Scan {
                 }
                 _ => {}
             }
-        }
+        });
         self.found
     }
 
@@ -133,11 +138,21 @@ impl Scan {
 /// The token whose anchor is at a place.
 fn token_at(rules: &RuleSet, token: &Token, text: &[u8], anchor: usize) -> Option<Found> {
     let first = anchor.saturating_sub(token.behind);
-    let last = if token.behind == 0 { anchor } else { anchor.saturating_sub(1) };
+    let last = if token.behind == 0 {
+        anchor
+    } else {
+        anchor.saturating_sub(1)
+    };
     (first..=last).find_map(|start| token_from(rules, token, text, start))
 }
 
 fn token_from(rules: &RuleSet, token: &Token, text: &[u8], start: usize) -> Option<Found> {
+    let before = text[..start].last();
+    if token.open && before.is_some_and(|byte| b"_-".contains(byte))
+        || !token.glued && !begins(text, start) && token.check != Some(Check::Github)
+    {
+        return None;
+    }
     let window = &text[start..text.len().min(start + WINDOW)];
     let (whole, secret) = if token.pattern.captures_len() > 1 {
         let groups = token.pattern.captures(window)?;
@@ -177,7 +192,10 @@ fn token_from(rules: &RuleSet, token: &Token, text: &[u8], start: usize) -> Opti
 
 /// The token that begins at a place and goes on in the next line.
 fn cut_token(rules: &RuleSet, token: &Token, text: &[u8], start: usize) -> Option<Found> {
-    if token.behind > 0 || matches!(token.check, Some(Check::Mixed | Check::Basic)) || !begins(text, start) {
+    if token.behind > 0
+        || matches!(token.check, Some(Check::Mixed | Check::Basic))
+        || !begins(text, start)
+    {
         return None;
     }
     let view = joined(text, start, CUT);
@@ -187,11 +205,17 @@ fn cut_token(rules: &RuleSet, token: &Token, text: &[u8], start: usize) -> Optio
     Some(found)
 }
 
-/// Whether what began before a place runs into the end of its line.
-fn is_cut(text: &[u8], from: usize) -> bool {
-    let run = text[from..].iter().take(CUT);
-    let run = run.take_while(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(byte));
-    matches!(text.get(from + run.count()), Some(b'\n' | b'\r' | b'\\' | 0x1b))
+/// Whether what looks like the beginning of a token runs into the end of its line.
+fn is_cut(text: &[u8], start: usize) -> bool {
+    const LEAST: usize = 8;
+    let run = text[start..].iter().take(CUT);
+    let run = run
+        .take_while(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(byte))
+        .count();
+    run >= LEAST
+        && matches!(text.get(start + run), Some(b'\n' | b'\r' | b'\\' | 0x1b))
+        && text[start..start + run].iter().any(u8::is_ascii_digit)
+        && begins(text, start)
 }
 
 /// Whether a token may begin here: no letter stands before, unless it is the end of an escape.
@@ -216,17 +240,31 @@ fn begins(text: &[u8], at: usize) -> bool {
 
 /// The password in the address whose authority begins here, or the token that stands for a user.
 fn url(rules: &RuleSet, text: &[u8], colon: usize) -> Option<Found> {
-    let slashes = text[colon + 1..].iter().take(16).take_while(|byte| b"/\\".contains(byte));
+    let slashes = text[colon + 1..]
+        .iter()
+        .take(16)
+        .take_while(|byte| b"/\\".contains(byte));
     let slashes = slashes.filter(|byte| **byte == b'/').count();
-    let start = colon + 1 + text[colon + 1..].iter().take(16).take_while(|byte| b"/\\".contains(byte)).count();
+    let start = colon
+        + 1
+        + text[colon + 1..]
+            .iter()
+            .take(16)
+            .take_while(|byte| b"/\\".contains(byte))
+            .count();
     if slashes < 2 || !text[..colon].last().is_some_and(u8::is_ascii_alphanumeric) {
         return None;
     }
-    let ends = |byte: &u8| byte.is_ascii_whitespace() || byte.is_ascii_control() || b"/?#\"'`<>\\|,;".contains(byte);
+    let ends = |byte: &u8| {
+        byte.is_ascii_whitespace() || byte.is_ascii_control() || b"/?#\"'`<>\\|,;".contains(byte)
+    };
     let rest = &text[start..text.len().min(start + AUTHORITY)];
     let authority = &rest[..rest.iter().position(ends).unwrap_or(rest.len())];
     let at = authority.iter().rposition(|byte| *byte == b'@')?;
-    if !authority.get(at + 1).is_some_and(|byte| byte.is_ascii_alphanumeric() || b"[_$".contains(byte)) {
+    if !authority
+        .get(at + 1)
+        .is_some_and(|byte| byte.is_ascii_alphanumeric() || b"[_$".contains(byte))
+    {
         return None;
     }
     let user = &authority[..at];
@@ -258,7 +296,11 @@ fn pem(text: &[u8], at: usize) -> Option<Found> {
     let head = &text[at + 11..text.len().min(at + 11 + 64)];
     let label = memmem(head, LABEL)?;
     let dashes = memmem(&head[label..], b"-----")?;
-    if dashes > LABEL.len() + 6 || !head[..label].iter().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b' ') {
+    if dashes > LABEL.len() + 6
+        || !head[..label]
+            .iter()
+            .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b' ')
+    {
         return None;
     }
     let start = at + 11 + label + dashes + 5;
@@ -266,15 +308,25 @@ fn pem(text: &[u8], at: usize) -> Option<Found> {
     let fits = |byte: &u8| {
         byte.is_ascii_alphanumeric() || byte.is_ascii_whitespace() || b"+/=\\:,-".contains(byte)
     };
-    let run = text[start..].iter().take(WINDOW).take_while(|byte| fits(byte)).count();
-    let body = &text[start..start + run];
-    let body = &body[..memmem(body, b"-----").unwrap_or(run)];
+    let body = &text[start..text.len().min(start + WINDOW)];
+    let body = &body[..memmem(body, b"-----").unwrap_or(body.len())];
+    let body = &body[..body.iter().take_while(|byte| fits(byte)).count()];
     // What ends lines stays, so that the text keeps its shape.
     let blank = |byte: &u8| byte.is_ascii_whitespace();
     let from = body.iter().position(|byte| !blank(byte))?;
     let to = body.iter().rposition(|byte| !blank(byte))? + 1;
-    let from = from + if body[from..to].starts_with(b"\\n") { 2 } else { 0 };
-    let to = to - if body[from..to].ends_with(b"\\n") { 2 } else { 0 };
+    let from = from
+        + if body[from..to].starts_with(b"\\n") {
+            2
+        } else {
+            0
+        };
+    let to = to
+        - if body[from..to].ends_with(b"\\n") {
+            2
+        } else {
+            0
+        };
     let value = &body[from..to];
     (value.len() >= PEM_BYTES && variety(value) >= 10).then(|| Found {
         start: start + from,
@@ -288,5 +340,6 @@ fn pem(text: &[u8], at: usize) -> Option<Found> {
 }
 
 fn memmem(text: &[u8], needle: &[u8]) -> Option<usize> {
-    text.windows(needle.len()).position(|window| window == needle)
+    text.windows(needle.len())
+        .position(|window| window == needle)
 }

@@ -31,7 +31,10 @@ pub(super) fn is_secret(rules: &RuleSet, value: &[u8], trust: Trust, stands: Sta
     if is_stand_in(rules, value) || is_reference(value) {
         return false;
     }
-    let spaces = value.iter().filter(|byte| byte.is_ascii_whitespace()).count();
+    let spaces = value
+        .iter()
+        .filter(|byte| byte.is_ascii_whitespace())
+        .count();
     if spaces > 0 && (stands != Stands::Member || !is_mixed(value) || spaces > 8) {
         return false;
     }
@@ -40,12 +43,13 @@ pub(super) fn is_secret(rules: &RuleSet, value: &[u8], trust: Trust, stands: Sta
         (Trust::High, Stands::Member) => value.len() >= 4,
         (Trust::High, Stands::Quoted) => value.len() >= 6 && (made_up || value.len() >= 12),
         (Trust::High, Stands::Assigned) => value.len() >= 6 && made_up,
-        (Trust::Middle, Stands::Member | Stands::Quoted | Stands::Assigned) => {
+        (Trust::Middle | Trust::Strict, Stands::Member | Stands::Quoted | Stands::Assigned) => {
             value.len() >= 6 && made_up && variety(value) > 4 || is_random(value)
         }
         (Trust::High | Trust::Middle, Stands::Bare) => {
             value.len() >= 8 && is_mixed(value) && !is_word(value)
         }
+        (Trust::Strict, Stands::Bare) => false,
         _ => is_random(value) && !(stands == Stands::Bare && is_word(value)),
     }
 }
@@ -61,14 +65,30 @@ pub(super) fn is_stand_in(rules: &RuleSet, value: &[u8]) -> bool {
     if value.len() < 3 || variety(value) < 2 || value.starts_with(PLACEHOLDER) {
         return true;
     }
-    if matches!(value[0], b'<' | b'{' | b'[') || value.starts_with(b"%(") || value.starts_with(b"...") {
+    if matches!(value[0], b'<' | b'{' | b'[')
+        || value.starts_with(b"%(")
+        || value.starts_with(b"...")
+    {
         return true;
     }
     // A variable of a shell or of a template.
-    if value[0] == b'$' && value[1..].iter().all(|byte| byte.is_ascii_alphanumeric() || b"_{}():-.".contains(byte)) {
+    if value[0] == b'$'
+        && value[1..]
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"_{}():-.".contains(byte))
+    {
         return true;
     }
-    for inner in [&b"${"[..], b"{{", b"$(", b"***", b"xxxx", b"XXXX", b"...", b"\xe2\x80\xa6"] {
+    for inner in [
+        &b"${"[..],
+        b"{{",
+        b"$(",
+        b"***",
+        b"xxxx",
+        b"XXXX",
+        b"...",
+        b"\xe2\x80\xa6",
+    ] {
         if value.windows(inner.len()).any(|window| window == inner) {
             return true;
         }
@@ -79,9 +99,18 @@ pub(super) fn is_stand_in(rules: &RuleSet, value: &[u8]) -> bool {
         .map(|byte| char::from(byte.to_ascii_lowercase()))
         .collect();
     rules.never_values.contains(&word)
-        || ["your", "insert", "replace", "enter", "redacted", "fake", "dummy", "placeholder"]
-            .iter()
-            .any(|start| word.starts_with(start))
+        || [
+            "your",
+            "insert",
+            "replace",
+            "enter",
+            "redacted",
+            "fake",
+            "dummy",
+            "placeholder",
+        ]
+        .iter()
+        .any(|start| word.starts_with(start))
 }
 
 /// What says where a secret is, and is none: a call, an index, a path, an address, the name of a variable.
@@ -89,7 +118,9 @@ fn is_reference(value: &[u8]) -> bool {
     let first = value.first().copied().unwrap_or(b' ');
     value.contains(&b'(') && value.contains(&b')')
         || value.windows(3).any(|window| window == b"://")
-        || value.windows(2).any(|window| window == b"::" || window == b"->")
+        || value
+            .windows(2)
+            .any(|window| window == b"::" || window == b"->")
         || first == b'/'
         || value.starts_with(b"./")
         || value.starts_with(b"~/")
@@ -104,7 +135,10 @@ fn is_name(value: &[u8]) -> bool {
         && value.split(|byte| b"_.-".contains(byte)).all(|word| {
             let letters = word.iter().take_while(|byte| byte.is_ascii_alphabetic());
             let letters = letters.count();
-            let capitals = word[..letters].iter().skip(1).filter(|byte| byte.is_ascii_uppercase());
+            let capitals = word[..letters]
+                .iter()
+                .skip(1)
+                .filter(|byte| byte.is_ascii_uppercase());
             let capitals = capitals.count();
             // One word, perhaps numbered; or a few figures.
             word.len() - letters <= 2
@@ -116,7 +150,9 @@ fn is_name(value: &[u8]) -> bool {
 
 /// An identifier of a program: `token1`, `userPassword2`.
 fn is_word(value: &[u8]) -> bool {
-    let letters = value.iter().take_while(|byte| byte.is_ascii_alphabetic() || **byte == b'_');
+    let letters = value
+        .iter()
+        .take_while(|byte| byte.is_ascii_alphabetic() || **byte == b'_');
     let letters = letters.count();
     letters > 0 && value.len() - letters <= 2 && value[letters..].iter().all(u8::is_ascii_digit)
 }

@@ -31,7 +31,10 @@ impl<'a> View<'a> {
         for one in found {
             let last = one.end.saturating_sub(1);
             one.end = places.ends.get(last).map_or(one.end, |end| *end as usize);
-            one.start = places.starts.get(one.start).map_or(one.start, |start| *start as usize);
+            one.start = places
+                .starts
+                .get(one.start)
+                .map_or(one.start, |start| *start as usize);
         }
     }
 }
@@ -198,5 +201,8 @@ pub(super) fn after_line(text: &[u8], at: usize) -> usize {
         return at;
     }
     let indent = text[end + 1..].iter().take(64);
-    end + 1 + indent.take_while(|byte| matches!(byte, b' ' | b'\t')).count()
+    end + 1
+        + indent
+            .take_while(|byte| matches!(byte, b' ' | b'\t'))
+            .count()
 }

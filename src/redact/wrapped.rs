@@ -17,7 +17,9 @@ pub(super) fn fragments(anchor: &[u8]) -> Vec<(Vec<u8>, usize)> {
         let bytes = [&[0; 2][..lead], anchor, &[0; 3]].concat();
         // The characters of which every bit is the anchor's.
         let (from, to) = ((lead * 8).div_ceil(6), (lead + anchor.len()) * 8 / 6);
-        let mut spelled = encode(&bytes).map(|text| text.as_bytes()[from..to].to_vec()).to_vec();
+        let mut spelled = encode(&bytes)
+            .map(|text| text.as_bytes()[from..to].to_vec())
+            .to_vec();
         spelled.dedup();
         found.extend(spelled.into_iter().map(|one| (one, from)));
     }
@@ -60,7 +62,9 @@ impl Unwrapped {
                     at + 1
                 }
                 Some(_) => match after_line(text, at) {
-                    next if next > at && text.get(next).is_some_and(|byte| is_base64(*byte)) => next,
+                    next if next > at && text.get(next).is_some_and(|byte| is_base64(*byte)) => {
+                        next
+                    }
                     _ => break,
                 },
                 None => break,
@@ -82,20 +86,27 @@ impl Unwrapped {
             .collect();
         Some(Self {
             bytes: super::check::decode(&plain)?,
-            places: places.into_iter().map(|at| u32::try_from(at).unwrap_or(u32::MAX)).collect(),
+            places: places
+                .into_iter()
+                .map(|at| u32::try_from(at).unwrap_or(u32::MAX))
+                .collect(),
         })
     }
 
     /// Whether a quad of it begins at a place.
     pub(super) fn has(&self, quad: usize) -> bool {
         let place = u32::try_from(quad).unwrap_or(u32::MAX);
-        self.places.binary_search(&place).is_ok_and(|index| index % 4 == 0)
+        self.places
+            .binary_search(&place)
+            .is_ok_and(|index| index % 4 == 0)
     }
 
     /// Where the quads of decoded bytes are.
     pub(super) fn back(&self, start: usize, end: usize) -> Option<(usize, usize)> {
         let first = *self.places.get(start / 3 * 4)?;
-        let last = (end.div_ceil(3) * 4).min(self.places.len()).checked_sub(1)?;
+        let last = (end.div_ceil(3) * 4)
+            .min(self.places.len())
+            .checked_sub(1)?;
         Some((first as usize, *self.places.get(last)? as usize + 1))
     }
 }
@@ -104,7 +115,11 @@ impl Unwrapped {
 fn before_line(text: &[u8], at: usize) -> usize {
     let line = text[..at].trim_ascii_end();
     let between = &text[line.len()..at];
-    if between.len() <= 66 && between.contains(&b'\n') { line.len() } else { at }
+    if between.len() <= 66 && between.contains(&b'\n') {
+        line.len()
+    } else {
+        at
+    }
 }
 
 pub(super) fn is_base64(byte: u8) -> bool {
