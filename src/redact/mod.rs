@@ -55,6 +55,7 @@ pub struct Redacted {
 }
 
 /// What was taken out at one place.
+#[derive(Clone)]
 pub struct Mark {
     /// Where the placeholder is.
     pub place: Place,
@@ -64,6 +65,15 @@ pub struct Mark {
     pub rule: String,
     /// The secret itself, for its fingerprint.
     pub secret: Zeroizing<Vec<u8>>,
+}
+
+/// Says nothing of the secret.
+impl std::fmt::Debug for Mark {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut mark = formatter.debug_struct("Mark");
+        mark.field("place", &self.place).field("rule", &self.rule);
+        mark.finish_non_exhaustive()
+    }
 }
 
 /// Where a placeholder is in a payload.
@@ -105,6 +115,9 @@ struct Found {
 /// there are so few that trying them all is cheap.
 pub const TELLING_BYTES: usize = 8;
 
+/// How often a payload is looked at again once something was taken out: a token may begin where another ended.
+const ROUNDS: usize = 8;
+
 impl RuleSet {
     /// Finds the secrets of a payload, in their order.
     pub fn find(&self, payload: &[u8], shape: Shape) -> Vec<Finding> {
@@ -125,8 +138,26 @@ impl RuleSet {
         (!found.is_empty()).then(|| place::replace(payload, found, shape))
     }
 
-    /// All secrets in their order, none over another.
+    /// All secrets in their order, none over another, and none that comes to light when the others are gone.
     fn found(&self, payload: &[u8], shape: Shape) -> Vec<Found> {
+        let mut found = self.found_once(payload, shape);
+        for _ in 0..ROUNDS {
+            if found.is_empty() {
+                break;
+            }
+            let (bytes, _) = place::written(payload, &found, &[]);
+            let mut more = self.found_once(&bytes, shape);
+            if more.is_empty() {
+                break;
+            }
+            place::back(&found, &mut more);
+            found.extend(more);
+            found = merged(found);
+        }
+        found
+    }
+
+    fn found_once(&self, payload: &[u8], shape: Shape) -> Vec<Found> {
         if !text::is_suspect(self, payload) {
             return Vec::new();
         }

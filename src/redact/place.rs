@@ -48,20 +48,63 @@ pub(super) fn replace(payload: &[u8], found: Vec<Found>, shape: Shape) -> Redact
     }
 }
 
+/// Puts findings of a payload with placeholders where they are in the payload itself.
+pub(super) fn back(written: &[Found], found: &mut [Found]) {
+    // Where each placeholder begins and ends, quotes included, and what it stands for.
+    let mut places = Vec::with_capacity(written.len());
+    let (mut at, mut from) = (0, 0);
+    for one in written {
+        let start = at + (one.start - from);
+        at = start + quote(one).len() * 2 + placeholder(one).len();
+        from = one.end;
+        places.push((start, at, one.start, one.end));
+    }
+    let origin = |place: usize, is_end: bool| {
+        let index = places.partition_point(|(start, ..)| *start < place + usize::from(!is_end));
+        match index.checked_sub(1).map(|index| places[index]) {
+            None => place,
+            Some((_, end, first, last)) if place < end || is_end && place == end => {
+                if is_end {
+                    last
+                } else {
+                    first
+                }
+            }
+            Some((_, end, _, last)) => last + (place - end),
+        }
+    };
+    for one in found {
+        (one.start, one.end) = (origin(one.start, false), origin(one.end, true));
+    }
+}
+
+fn placeholder(one: &Found) -> String {
+    format!("[redacted:{}]", one.kind)
+}
+
+/// The quotes of what takes the place of a number, escaped as the strings demand that it stands in.
+fn quote(one: &Found) -> Vec<u8> {
+    one.quoted.map_or(Vec::new(), |levels| {
+        let slashes = 2usize.saturating_pow(levels) - 1;
+        [vec![b'\\'; slashes], vec![b'"']].concat()
+    })
+}
+
 /// The payload with placeholders, and where they are. Those in keys are numbered.
-fn written(payload: &[u8], found: &[Found], keys: &[bool]) -> (Vec<u8>, Vec<(usize, usize)>) {
+pub(super) fn written(
+    payload: &[u8],
+    found: &[Found],
+    keys: &[bool],
+) -> (Vec<u8>, Vec<(usize, usize)>) {
     let mut bytes = Vec::with_capacity(payload.len() + found.len() * 8);
     let mut places = Vec::with_capacity(found.len());
     let (mut from, mut key) = (0, 0);
     for (index, one) in found.iter().enumerate() {
         bytes.extend_from_slice(&payload[from..one.start]);
-        let quote = one.quoted.map_or(Vec::new(), |levels| {
-            let slashes = 2usize.saturating_pow(levels) - 1;
-            [vec![b'\\'; slashes], vec![b'"']].concat()
-        });
+        let quote = quote(one);
         bytes.extend_from_slice(&quote);
         let start = bytes.len();
-        bytes.extend_from_slice(format!("[redacted:{}]", one.kind).as_bytes());
+        bytes.extend_from_slice(placeholder(one).as_bytes());
         places.push((start, bytes.len()));
         if keys.get(index) == Some(&true) {
             key += 1;
