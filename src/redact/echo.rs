@@ -2,7 +2,7 @@
 
 use super::wrapped::{fragments, is_base64};
 use super::{Found, Rank};
-use aho_corasick::{AhoCorasick, MatchKind};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use std::collections::HashSet;
 use zeroize::Zeroizing;
 
@@ -24,8 +24,12 @@ struct Secret {
 }
 
 impl Echo {
-    /// Compiles secrets, each with its rule and its kind; none where there are none.
-    pub(super) fn new(secrets: impl Iterator<Item = (Vec<u8>, String, String)>) -> Option<Self> {
+    /// Compiles secrets, each with its rule and its kind; none where there are none. Those of one payload are compiled
+    /// for it alone, which must cost little; those of a rule set once.
+    pub(super) fn new(
+        secrets: impl Iterator<Item = (Vec<u8>, String, String)>,
+        once: bool,
+    ) -> Option<Self> {
         let secrets: Vec<Secret> = secrets
             .map(|(bytes, rule, kind)| Secret {
                 bytes: Zeroizing::new(bytes),
@@ -52,6 +56,7 @@ impl Echo {
         }
         let spellings = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
+            .kind((!once).then_some(AhoCorasickKind::NoncontiguousNFA))
             .build(spelled)
             .ok()?;
         Some(Self {

@@ -172,7 +172,7 @@ impl RuleSet {
         // What was found once is looked for everywhere, in every spelling.
         let telling = found.iter().filter(|one| is_telling(&one.secret));
         let known = telling.map(|one| (one.secret.to_vec(), one.rule.clone(), one.kind.clone()));
-        if let Some(echo) = Echo::new(known) {
+        if let Some(echo) = Echo::new(known, false) {
             found.extend(echo.find(payload));
         }
         merged(found)

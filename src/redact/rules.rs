@@ -340,7 +340,7 @@ fn literals(rows: Vec<LiteralRow>) -> Result<Option<Echo>, RuleError> {
     let secrets = rows
         .into_iter()
         .map(|row| (row.value.into_bytes(), row.id, "literal".to_owned()));
-    Ok(Echo::new(secrets))
+    Ok(Echo::new(secrets, true))
 }
 
 /// The words of a name in lower case, without figures and environments at its end.
