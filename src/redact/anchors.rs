@@ -49,6 +49,10 @@ impl Anchors {
             std::array::from_fn(|lane| (lane * length).saturating_sub(overlap));
         let parts: [&[u8]; LANES] = begins.map(|begin| &text[begin..begin + length]);
         let mut states = [self.start; LANES];
+        #[expect(
+            clippy::needless_range_loop,
+            reason = "all parts are at the same place"
+        )]
         for at in 0..length {
             for lane in 0..LANES {
                 states[lane] =

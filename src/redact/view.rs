@@ -12,6 +12,7 @@ pub(super) struct View<'a> {
     places: Option<Places>,
 }
 
+#[derive(Default)]
 struct Places {
     starts: Vec<u32>,
     ends: Vec<u32>,
@@ -43,15 +44,6 @@ impl<'a> View<'a> {
 struct Builder {
     bytes: Vec<u8>,
     places: Places,
-}
-
-impl Default for Places {
-    fn default() -> Self {
-        Self {
-            starts: Vec::new(),
-            ends: Vec::new(),
-        }
-    }
 }
 
 impl Builder {
