@@ -140,8 +140,8 @@ pub(crate) fn open_payload(
     Ok(padded)
 }
 
-/// `HMAC-SHA256(HKDF(key, "onrecord/fingerprint/1\n" ‖ run), secret)` (`docs/spec/payloads.md`, "Fingerprints of
-/// secrets").
+/// `HMAC-SHA256(HKDF(key, "onrecord/fingerprint/1\n" ‖ run), secret)`
+/// (`docs/spec/payloads.md`, "Fingerprints of secrets").
 pub(crate) fn secret_fingerprint(
     key: &Key,
     run: &RunId,
