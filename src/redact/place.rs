@@ -2,6 +2,7 @@
 
 use super::{Found, Mark, Place, Redacted, Shape};
 use onrecord_core::json::{Limits, canonicalize};
+use onrecord_core::limits;
 
 /// Puts placeholders where the findings are, which are in order and not over one another.
 pub(super) fn replace(payload: &[u8], found: Vec<Found>, shape: Shape) -> Redacted {
@@ -25,11 +26,11 @@ pub(super) fn replace(payload: &[u8], found: Vec<Found>, shape: Shape) -> Redact
             // Two members may not have one name, and their order follows from their names.
             let (numbered, places) = written(payload, &found, &keys);
             pointers = self::pointers(&numbered, &places).unwrap_or(pointers);
-            let limits = Limits {
+            let unsized_limits = Limits {
                 bytes: usize::MAX,
                 ..Limits::PAYLOAD
             };
-            bytes = canonicalize(&numbered, limits).unwrap_or(numbered);
+            bytes = canonicalize(&numbered, unsized_limits).unwrap_or(numbered);
         }
         let places = pointers
             .into_iter()
@@ -147,7 +148,11 @@ enum Step<'a> {
 }
 
 impl Walk<'_> {
+    /// None where it is other bytes after all.
     fn value(&mut self) -> Option<()> {
+        if self.steps.len() > limits::DEPTH {
+            return None;
+        }
         match self.json.get(self.at)? {
             b'{' => {
                 self.at += 1;
@@ -181,7 +186,11 @@ impl Walk<'_> {
             }
             _ => {
                 let rest = self.json[self.at..].iter();
-                self.at += rest.take_while(|byte| !b",]}".contains(byte)).count();
+                let length = rest.take_while(|byte| !b",]}".contains(byte)).count();
+                if length == 0 {
+                    return None;
+                }
+                self.at += length;
             }
         }
         Some(())
@@ -189,6 +198,9 @@ impl Walk<'_> {
 
     fn string(&mut self) -> Option<(usize, usize)> {
         let start = self.at + 1;
+        if self.json.get(self.at) != Some(&b'"') {
+            return None;
+        }
         self.at = start;
         while self.json.get(self.at)? != &b'"' {
             self.at += 1 + usize::from(self.json[self.at] == b'\\');
