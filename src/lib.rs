@@ -12,6 +12,7 @@ pub mod import;
 pub mod ledger;
 pub mod postgres;
 pub mod record;
+pub mod redact;
 pub mod start;
 pub mod store;
 pub mod vault;

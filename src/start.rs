@@ -4,6 +4,7 @@ use crate::http::body::Memory;
 use crate::http::{App, BODY_IDLE, BODY_MEMORY_MIB, Streams, UPLOAD_BYTES, VERIFICATIONS};
 use crate::postgres::{Cluster, Durability, PostgresError};
 use crate::record::{RecordError, Recorder};
+use crate::redact::{RuleError, RuleSet};
 use crate::store::{Store, StoreError};
 pub use crate::vault::TenantFolder;
 use crate::vault::{Vault, VaultError};
@@ -40,6 +41,8 @@ pub struct Config {
     pub durability: Durability,
     /// Whether to make another owner's token.
     pub new_token: bool,
+    /// Whether secrets are taken out of payloads before these are recorded.
+    pub redaction: bool,
 }
 
 impl Config {
@@ -62,6 +65,9 @@ pub enum StartError {
     /// The keys.
     #[error(transparent)]
     Vault(#[from] VaultError),
+    /// The rules of redaction.
+    #[error("redaction: {0}")]
+    Rules(#[from] RuleError),
     /// The first tenant.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -106,7 +112,8 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
     let keys = config.keys_folder();
     let empty = store.first_tenant().await?.is_none();
     let vault = Vault::open(&keys, config.root_key.as_deref(), empty)?;
-    let recorder = Recorder::new(store, Arc::new(vault));
+    let redaction = config.redaction.then(RuleSet::builtin).transpose()?;
+    let recorder = Recorder::new(store, Arc::new(vault), redaction);
     // Rather no server than one that finds out at the first frame that keys are lost.
     recorder.ready().await?;
     let token = match first_token(&recorder, config).await? {

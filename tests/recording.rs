@@ -35,6 +35,7 @@ impl Server {
             connections: 4,
             durability: Durability::Disposable,
             new_token: false,
+            redaction: true,
         })
         .await
         .unwrap();

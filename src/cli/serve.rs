@@ -62,8 +62,18 @@ impl Place {
             connections: CONNECTIONS,
             durability: Durability::Durable,
             new_token: false,
+            redaction: true,
         })
     }
+}
+
+/// Whether the server does something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum OnOff {
+    /// It does
+    On,
+    /// It does not
+    Off,
 }
 
 /// Arguments of `onrecord serve`.
@@ -98,6 +108,14 @@ pub struct ServeArgs {
         default_value_t = 24
     )]
     pub seal_idle_hours: u64,
+    /// Take secrets out of payloads before they are recorded, and refuse them elsewhere
+    #[arg(
+        long,
+        env = "ONRECORD_REDACTION",
+        value_name = "WHETHER",
+        default_value = "on"
+    )]
+    pub redaction: OnOff,
     /// Make another owner's token, if the first one is lost
     #[arg(long)]
     pub new_admin_token: bool,
@@ -112,6 +130,7 @@ impl ServeArgs {
             public_host: self.public_host.clone(),
             connections: self.connections,
             new_token: self.new_admin_token,
+            redaction: self.redaction == OnOff::On,
             ..self.place.config()?
         })
     }

@@ -326,6 +326,12 @@ impl From<IntakeError> for Problem {
                 "The request is too large",
                 "Put what is long into payloads; a frame without its payloads has at most 65,536 bytes.",
             ),
+            IntakeCode::SecretInMetadata => (
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "secret_in_metadata",
+                "A secret stands outside of the payloads",
+                "Move the value into a payload, where it is redacted; what is no payload can never be erased.",
+            ),
             IntakeCode::Reserved => (
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "reserved",

@@ -40,7 +40,10 @@ impl Recorder {
         let mut results = Vec::with_capacity(requests.len());
         let mut frames = Vec::with_capacity(requests.len());
         for request in requests {
-            results.push(prepare(&caller, request, &keys).map(|prepared| frames.push(prepared)));
+            results.push(
+                prepare(&caller, request, &keys, self.redaction.as_ref())
+                    .map(|prepared| frames.push(prepared)),
+            );
         }
         let mut outcomes = Vec::new();
         if !frames.is_empty() {

@@ -1,6 +1,7 @@
 //! Intake: bytes of a request become a typed request, or a reason that says where and what to do.
 
 use super::RecordError;
+use crate::redact::{Mark, Shape};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use onrecord_core::digest::Hash;
@@ -17,6 +18,9 @@ pub const REQUEST_BYTES: usize = 64 * 1024 * 1024;
 pub const RESERVED_KEY: &str = "onrecord/";
 /// Suffix of the key of a result that was posted with its call.
 pub const RESULT_KEY: &str = "/result";
+
+/// Media type of a payload that is sent as `json`, unless it says another.
+const JSON: &str = "application/json";
 
 /// Wrappers around the deepest part of a request: the object, `payloads`, a payload; or `result` too.
 const REQUEST_LIMITS: Limits = Limits {
@@ -60,6 +64,8 @@ pub enum IntakeCode {
     TooLarge,
     /// A member or key that only the store writes.
     Reserved,
+    /// A secret in what is no payload.
+    SecretInMetadata,
 }
 
 /// Which turn a frame is to belong to.
@@ -74,7 +80,7 @@ pub enum TurnChoice {
 }
 
 /// A payload as it was sent.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct PayloadRequest {
     /// Name in the frame.
     pub name: String,
@@ -84,6 +90,10 @@ pub struct PayloadRequest {
     pub tier: u8,
     /// The payload: canonical JSON, text or bytes.
     pub bytes: Vec<u8>,
+    /// Which of these it is.
+    pub(super) shape: Shape,
+    /// What was redacted in it.
+    pub(super) marks: Vec<Mark>,
 }
 
 /// A link as it was sent.
@@ -96,7 +106,7 @@ pub enum LinkRequest {
 }
 
 /// A frame as it was sent.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct FrameRequest {
     /// What it records.
     pub kind: Kind,
@@ -388,7 +398,7 @@ fn payload(at: &str, raw: &[u8]) -> Result<PayloadRequest, IntakeError> {
             "json" | "text" | "base64" if content.is_some() => {
                 return Err(shape(&here, "one of json, text and base64, not two"));
             }
-            "json" => content = Some((json_payload(&here, member.raw)?, "application/json", here)),
+            "json" => content = Some((json_payload(&here, member.raw)?, JSON, here)),
             "text" => {
                 content = Some((
                     text(&here, member.raw)?.into_bytes(),
@@ -418,11 +428,17 @@ fn payload(at: &str, raw: &[u8]) -> Result<PayloadRequest, IntakeError> {
     if tier > 3 {
         return Err(shape(&format!("{at}/tier"), "0, 1, 2 or 3"));
     }
+    let shape = match default_media {
+        JSON => Shape::Json,
+        _ => Shape::Text,
+    };
     Ok(PayloadRequest {
         name,
         media,
         tier,
         bytes,
+        shape,
+        marks: Vec::new(),
     })
 }
 

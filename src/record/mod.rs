@@ -1,4 +1,4 @@
-//! Recording: intake, commitment, encryption, the place in the chain, durability, receipt.
+//! Recording: intake, redaction, commitment, encryption, the place in the chain, durability, receipt.
 //!
 //! The way of a frame goes forward only, and `place` is the one file that extends a chain. Work
 //! that writes runs in tasks of its own: a client that hangs up cancels nothing.
@@ -16,6 +16,7 @@ mod place;
 mod prepare;
 mod queue;
 pub mod read;
+mod redaction;
 pub mod seal;
 mod sequencer;
 
@@ -24,6 +25,7 @@ pub(crate) use prepare::offload;
 
 use crate::access::{AccessError, Tokens};
 use crate::ledger::LedgerError;
+use crate::redact::RuleSet;
 use crate::store::{self, Failure, Store, StoreError};
 use crate::vault::{RunKeys, Vault, VaultError};
 use intake::IntakeError;
@@ -200,6 +202,8 @@ pub struct Recorder(Arc<Shared>);
 pub struct Shared {
     pub(crate) store: Store,
     pub(crate) vault: Arc<Vault>,
+    /// The rules under which payloads are redacted, if they are.
+    redaction: Option<RuleSet>,
     tasks: TaskTracker,
     followed: follow::Followed,
     sequencer: Sequencer,
@@ -219,19 +223,25 @@ impl Deref for Recorder {
 const OPEN_KEYS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(8_191);
 
 impl Recorder {
-    /// A recorder over a database and its keys.
-    pub fn new(store: Store, vault: Arc<Vault>) -> Self {
-        Self::with_queue(store, vault, QueueLimits::STANDARD)
+    /// A recorder over a database and its keys, which redacts payloads under rules if it is given any.
+    pub fn new(store: Store, vault: Arc<Vault>, redaction: Option<RuleSet>) -> Self {
+        Self::with_queue(store, vault, redaction, QueueLimits::STANDARD)
     }
 
     /// The same with another bound on what may wait to be written.
-    pub fn with_queue(store: Store, vault: Arc<Vault>, limits: QueueLimits) -> Self {
+    pub fn with_queue(
+        store: Store,
+        vault: Arc<Vault>,
+        redaction: Option<RuleSet>,
+        limits: QueueLimits,
+    ) -> Self {
         let followed = follow::Followed::default();
         Self(Arc::new(Shared {
             sequencer: Sequencer::start(&store, &followed, limits),
             tokens: Tokens::new(store.clone()),
             store,
             vault,
+            redaction,
             tasks: TaskTracker::new(),
             followed,
             run_keys: Mutex::new(LruCache::new(OPEN_KEYS)),

@@ -3,7 +3,7 @@
 use super::append::Appended;
 use super::intake::{FrameRequest, LinkRequest};
 use super::place::{STORE_ID, place, receipt, retried};
-use super::prepare::{Prepared, Sameness, fingerprint};
+use super::prepare::{Prepared, Sameness, fingerprint, redact};
 use super::{RecordError, Recorder, commit};
 use crate::access::{self, Caller, NewToken, TokenRequest};
 use crate::ledger;
@@ -96,6 +96,7 @@ impl Recorder {
         let keys = self.keys(&caller.tenant).await?;
         let key = request.key.clone();
         let fingerprint = fingerprint(&request);
+        redact(self.redaction.as_ref(), &mut request)?;
         let mut tx = self.store.begin(&caller.tenant).await?;
         let mut tenant = store::tenants::lock(&mut tx, &caller.tenant).await?;
         if let Some(key) = &key
@@ -115,7 +116,14 @@ impl Recorder {
         let (run_keys, wrapped) = keys.new_run(&run)?;
         let run_no = tenant.next_run_no;
         let body = session.complete(run_no, &tenant.origin)?;
-        let prepared = Prepared::new(request, actor, fingerprint, None, &run_keys)?;
+        let prepared = Prepared::new(
+            request,
+            actor,
+            fingerprint,
+            None,
+            &run_keys,
+            self.redaction.as_ref(),
+        )?;
         let empty = Chain::new(caller.tenant.clone(), run.clone());
         let mut chain = empty.clone();
         let draft = Draft {

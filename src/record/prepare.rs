@@ -1,12 +1,13 @@
 //! Preparing: what of a frame depends on no place is each request's own work, before the frame is handed over.
 
-use super::RecordError;
 use super::intake::{FrameRequest, IntakeCode, IntakeError, RESULT_KEY};
+use super::{RecordError, redaction};
 use crate::access::Caller;
+use crate::redact::RuleSet;
 use crate::store::frames::Mac;
 use crate::store::payloads::NewPayload;
 use crate::vault::{RunKeys, SealedPayload};
-use onrecord_core::frame::{Actor, ActorType, Draft, Kind, Link, PayloadRef};
+use onrecord_core::frame::{Actor, ActorType, Draft, Kind, Link, PayloadRef, Redaction};
 
 /// Payload bytes from which encryption moves off the threads that serve requests.
 const OFFLOAD_BYTES: usize = 256 * 1024;
@@ -18,6 +19,7 @@ pub(crate) struct Prepared {
     fingerprint: Vec<u8>,
     actor: Actor,
     payloads: Vec<SealedPayload>,
+    redactions: Vec<Option<Vec<Redaction>>>,
     pub(super) result: Option<Box<Prepared>>,
 }
 
@@ -30,7 +32,9 @@ impl Prepared {
         fingerprint: Vec<u8>,
         result: Option<Box<Self>>,
         keys: &RunKeys,
+        rules: Option<&RuleSet>,
     ) -> Result<Self, RecordError> {
+        let redactions = redaction::listed(rules, &mut request, keys)?;
         let plaintexts: Vec<Vec<u8>> = request
             .payloads
             .iter_mut()
@@ -58,6 +62,7 @@ impl Prepared {
             fingerprint,
             actor,
             payloads,
+            redactions,
             result,
         })
     }
@@ -88,7 +93,8 @@ impl Prepared {
 
     /// The frame without its place.
     pub(crate) fn draft(&self, links: &[Link]) -> Draft {
-        let sizes = self.request.payloads.iter().zip(&self.payloads);
+        let sealed = self.payloads.iter().zip(&self.redactions);
+        let payloads = self.request.payloads.iter().zip(sealed);
         Draft {
             kind: self.request.kind,
             key: self.request.key.clone().unwrap_or_default(),
@@ -96,13 +102,13 @@ impl Prepared {
             turn: None,
             actor: self.actor.clone(),
             body: self.request.body.clone(),
-            payloads: sizes
-                .map(|(payload, sealed)| PayloadRef {
+            payloads: payloads
+                .map(|(payload, (sealed, redactions))| PayloadRef {
                     commit: sealed.commit,
                     kept: None,
                     media: payload.media.clone(),
                     name: payload.name.clone(),
-                    redactions: None,
+                    redactions: redactions.clone(),
                     size: sealed.size,
                     tier: payload.tier,
                 })
@@ -132,12 +138,27 @@ impl Prepared {
 
 /// The fingerprint of a request, which reads all its payloads.
 pub(super) fn fingerprint(request: &FrameRequest) -> Vec<u8> {
-    let payloads = request
-        .payloads
-        .iter()
-        .chain(request.result.iter().flat_map(|result| &result.payloads));
-    let bytes = payloads.map(|payload| payload.bytes.len()).sum();
-    offload(bytes, || request.fingerprint())
+    offload(bytes(request), || request.fingerprint())
+}
+
+/// Takes the secrets out of a request, where the server has rules.
+pub(super) fn redact(
+    rules: Option<&RuleSet>,
+    request: &mut FrameRequest,
+) -> Result<(), RecordError> {
+    match rules {
+        Some(rules) => Ok(offload(bytes(request), || {
+            redaction::redact(rules, request)
+        })?),
+        None => Ok(()),
+    }
+}
+
+/// Bytes of all payloads of a request.
+fn bytes(request: &FrameRequest) -> usize {
+    let of_result = request.result.iter().flat_map(|result| &result.payloads);
+    let payloads = request.payloads.iter().chain(of_result);
+    payloads.map(|payload| payload.bytes.len()).sum()
 }
 
 /// Does work over so many bytes, away from the requests that share this thread where it takes long.
@@ -167,6 +188,7 @@ pub(super) fn prepare(
     caller: &Caller,
     mut request: FrameRequest,
     keys: &RunKeys,
+    rules: Option<&RuleSet>,
 ) -> Result<Prepared, RecordError> {
     let actor = caller.speak(request.actor.take(), request.kind)?;
     request.actor = Some(actor.clone());
@@ -181,14 +203,23 @@ pub(super) fn prepare(
         request.result = Some(result);
     }
     // Sameness is that of the whole request, so the call is fingerprinted with its result, and in the
-    // names of whoever writes: the same words of somebody else are another frame.
+    // names of whoever writes: the same words of somebody else are another frame. It is that of what was
+    // sent, secrets and all: another secret is another request, and rules may be others by then.
     let fingerprint = fingerprint(&request);
-    let result = request.result.take().map(|result| {
+    let alone = request.result.as_deref().map(self::fingerprint);
+    redact(rules, &mut request)?;
+    let result = request.result.take().zip(alone).map(|(result, alone)| {
         let actor = caller.speak(result.actor.clone(), result.kind)?;
-        let alone = self::fingerprint(&result);
-        Prepared::new(*result, actor, alone, None, keys).map(Box::new)
+        Prepared::new(*result, actor, alone, None, keys, rules).map(Box::new)
     });
-    Prepared::new(request, actor, fingerprint, result.transpose()?, keys)
+    Prepared::new(
+        request,
+        actor,
+        fingerprint,
+        result.transpose()?,
+        keys,
+        rules,
+    )
 }
 
 /// Gives a result its actor and its key, where the writer left them to the store.

@@ -140,6 +140,20 @@ pub(crate) fn open_payload(
     Ok(padded)
 }
 
+/// `HMAC-SHA256(HKDF(key, "onrecord/fingerprint/1\n" ‖ run), secret)`
+/// (`docs/spec/payloads.md`, "Fingerprints of secrets").
+pub(crate) fn secret_fingerprint(
+    key: &Key,
+    run: &RunId,
+    secret: &[u8],
+) -> Result<Hash, VaultError> {
+    let info: [&[u8]; 2] = [b"onrecord/fingerprint/1\n", run.as_str().as_bytes()];
+    let key = derive::<32>(&key[..], &info)?;
+    let mut mac = Hmac::<Sha256>::new_from_slice(&key[..]).map_err(|_| VaultError::Cipher)?;
+    mac.update(secret);
+    Ok(Hash(mac.finalize().into_bytes().into()))
+}
+
 /// `HKDF(run key ‖ DEKs, "onrecord/request/1\n")`: the key by which the sameness of a retry is told. It needs every DEK of
 /// the frame, so that erasing one payload takes the fingerprint of the request with it.
 pub(crate) fn request_key(run_key: &Key, deks: &[Key]) -> Result<Key, VaultError> {

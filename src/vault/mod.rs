@@ -384,6 +384,11 @@ impl RunKeys {
         cipher::salt(&self.dek(tier, commit, wrapped_dek)?).map(Hash)
     }
 
+    /// The fingerprint of a secret that was redacted, by which it is found to be the same elsewhere in the run.
+    pub fn secret_fingerprint(&self, secret: &[u8]) -> Result<Hash, VaultError> {
+        cipher::secret_fingerprint(self.key(0)?, &self.run, secret)
+    }
+
     /// The fingerprint of a new frame's request, by which a retry is told from another request.
     pub fn request_mac<'a>(
         &self,

@@ -13,6 +13,15 @@ fn unhex(text: &str) -> Vec<u8> {
 struct Vectors {
     payloads: Vec<Vector>,
     invalid: Vec<Vector>,
+    fingerprints: Vec<Fingerprint>,
+}
+
+#[derive(Deserialize)]
+struct Fingerprint {
+    key: String,
+    run: RunId,
+    secret: String,
+    fingerprint: Hash,
 }
 
 #[derive(Deserialize)]
@@ -40,6 +49,21 @@ impl Vector {
             run: &self.run,
             media: &self.media,
         }
+    }
+}
+
+#[test]
+fn secrets_have_the_golden_fingerprints() {
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/vectors/payload/payloads.json"
+    );
+    let vectors: Vectors = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    assert!(vectors.fingerprints.len() > 3);
+    for one in vectors.fingerprints {
+        let key = Zeroizing::new(unhex(&one.key).try_into().unwrap());
+        let found = cipher::secret_fingerprint(&key, &one.run, one.secret.as_bytes()).unwrap();
+        assert_eq!(found, one.fingerprint, "{}", one.secret);
     }
 }
 

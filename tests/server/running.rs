@@ -29,6 +29,7 @@ pub fn config(database: &TestDatabase, data_dir: &TempDir) -> Config {
         connections: 6,
         durability: Durability::Disposable,
         new_token: false,
+        redaction: true,
     }
 }
 

@@ -42,6 +42,7 @@ impl Server {
             connections: CONNECTIONS,
             durability: Durability::Durable,
             new_token: false,
+            redaction: true,
         })
         .await?;
         let token = match &started.token {
