@@ -221,19 +221,7 @@ impl RuleSet {
                 trust: row.trust,
             });
         }
-        // A name that is found by a part of it need not be looked for as a whole.
-        let known: HashSet<&String> = stems.iter().collect();
-        let mut least: Vec<&String> = known
-            .iter()
-            .filter(|stem| {
-                !known
-                    .iter()
-                    .any(|other| other != *stem && stem.contains(other.as_str()))
-            })
-            .copied()
-            .collect();
-        least.sort();
-        for stem in least {
+        for stem in least(stems) {
             anchor(stem.as_bytes(), Hit::Name);
             if stem.len() > 5 {
                 wrap.extend([stem.clone(), stem.to_uppercase()]);
@@ -294,6 +282,23 @@ impl RuleSet {
             end.map(|(_, name)| *name)
         })
     }
+}
+
+/// The stems that no other is a part of: a name that is found by a part of it need not be looked for as a whole.
+fn least(stems: Vec<String>) -> Vec<String> {
+    let known: HashSet<String> = stems.into_iter().collect();
+    let has_part = |stem: &String| {
+        known
+            .iter()
+            .any(|other| other != stem && stem.contains(other))
+    };
+    let mut least: Vec<String> = known
+        .iter()
+        .filter(|stem| !has_part(stem))
+        .cloned()
+        .collect();
+    least.sort();
+    least
 }
 
 fn refused(rule: &str, detail: &str) -> RuleError {
