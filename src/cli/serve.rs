@@ -76,6 +76,16 @@ pub enum OnOff {
     Off,
 }
 
+impl OnOff {
+    /// As it is given on the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::On => "on",
+            Self::Off => "off",
+        }
+    }
+}
+
 /// Arguments of `onrecord serve`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ServeArgs {

@@ -16,6 +16,7 @@ mod session;
 mod tables;
 mod workload;
 
+use super::serve::OnOff;
 use super::terminal;
 use server::PrivateServer;
 use session::Session;
@@ -76,6 +77,14 @@ pub struct BenchArgs {
     /// Folder with PostgreSQL's programs
     #[arg(long, env = "ONRECORD_POSTGRES_BIN", value_name = "DIR")]
     postgres_bin: Option<PathBuf>,
+    /// Whether the private server takes secrets out: a plain PostgreSQL does not
+    #[arg(
+        long,
+        value_name = "WHETHER",
+        default_value = "off",
+        conflicts_with = "url"
+    )]
+    redaction: OnOff,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -122,7 +131,7 @@ pub async fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         return measured(&args, None, stop).await;
     }
     terminal::tell("starting a private server");
-    let mut private = PrivateServer::start(args.postgres_bin.as_deref())?;
+    let mut private = PrivateServer::start(args.postgres_bin.as_deref(), args.redaction)?;
     let done = measured(&args, Some(&mut private), stop).await;
     let stopped = private.stop().await;
     // What went wrong first says more than what went wrong because of it.

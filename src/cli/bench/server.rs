@@ -1,5 +1,6 @@
 //! The server that is measured: a private one in a process of its own, or one that is there.
 
+use crate::cli::serve::OnOff;
 use crate::cli::{temporary, terminal};
 use crate::postgres::{ClusterState, inspect};
 use crate::start::{DATABASE, TOKEN_FILE};
@@ -12,8 +13,9 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, Command};
 
-/// Variables that would lead the private server to data, keys or an address that are not its own.
-const FOREIGN: [&str; 7] = [
+/// Variables that would lead the private server to data, keys or an address that are not its own, or that an option of
+/// this command says.
+const FOREIGN: [&str; 8] = [
     "DATABASE_URL",
     "CREDENTIALS_DIRECTORY",
     "ONRECORD_DATA_DIR",
@@ -21,6 +23,7 @@ const FOREIGN: [&str; 7] = [
     "ONRECORD_ROOT_KEY",
     "ONRECORD_LISTEN",
     "ONRECORD_LOG_JSON",
+    "ONRECORD_REDACTION",
 ];
 /// The data folder in the temporary one.
 const DATA: &str = "data";
@@ -49,13 +52,14 @@ impl PrivateServer {
     ///
     /// # Errors
     /// The program cannot be run.
-    pub fn start(postgres_bin: Option<&Path>) -> anyhow::Result<Self> {
+    pub fn start(postgres_bin: Option<&Path>, redaction: OnOff) -> anyhow::Result<Self> {
         let folder = temporary::folder("onrecord-bench-")?;
         warn_of_memory(folder.path());
         let mut command = Command::new(std::env::current_exe().context("where is this program?")?);
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
             .arg(folder.path().join(DATA))
+            .args(["--redaction", redaction.word()])
             .env("RUST_LOG", "warn")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
