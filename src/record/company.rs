@@ -53,9 +53,9 @@ impl Company {
         Some(waiting + self.submissions - self.submissions / 8)
     }
 
-    /// Whether those came who were waited for.
-    pub(super) fn came(&mut self, came: bool) {
-        if came {
+    /// How many came while they were waited for. Fewer than half of those who were answered are not worth the time.
+    pub(super) fn came(&mut self, came: usize) {
+        if came * 2 >= self.submissions {
             self.in_vain = 0;
         } else {
             self.pause = IN_VAIN << self.in_vain.min(DOUBLED);
@@ -92,7 +92,8 @@ mod tests {
     #[test]
     fn a_wait_in_vain_is_not_soon_repeated() {
         let mut company = after(4, 4, SLOW);
-        let mut pauses = |came| {
+        let mut pauses = |came: bool| {
+            let came = if came { 2 } else { 1 };
             company.came(came);
             (0..).take_while(|_| company.wanted(0).is_none()).count()
         };

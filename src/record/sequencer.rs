@@ -262,17 +262,21 @@ impl Work {
 
     /// Waits for company where that pays.
     async fn company(&mut self) {
-        let wanted = {
+        let (before, wanted) = {
             let mut waiting = self.shared.waiting();
-            let Some(wanted) = self.company.wanted(waiting.queue.len()) else {
+            let before = waiting.queue.len();
+            let Some(wanted) = self.company.wanted(before) else {
                 return;
             };
             waiting.wanted = wanted;
-            wanted
+            (before, wanted)
         };
-        let came = tokio::time::timeout(company::WAIT, self.waiting(wanted)).await;
-        self.shared.waiting().wanted = 1;
-        self.company.came(came.is_ok());
+        // Whoever came in time is company, whether all did or not.
+        let _ = tokio::time::timeout(company::WAIT, self.waiting(wanted)).await;
+        let mut waiting = self.shared.waiting();
+        waiting.wanted = 1;
+        self.company
+            .came(waiting.queue.len().saturating_sub(before));
     }
 
     /// What can be written at once: all whose heads are remembered, all that are locked first, and each that goes
