@@ -7,8 +7,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
 use harness::TestDatabase;
 use onrecord::http::{App, Envelope, router};
-use onrecord::postgres::Durability;
-use onrecord::start::{Config, start};
+use onrecord::start::start;
 use serde_json::{Value, json};
 use sqlx::{Connection as _, PgConnection};
 use tempfile::TempDir;
@@ -25,20 +24,7 @@ struct Server {
 impl Server {
     async fn start() -> Self {
         let (database, data) = (harness::database().await, TempDir::new().unwrap());
-        let started = start(&Config {
-            data_dir: data.path().to_owned(),
-            database_url: Some(database.url.clone()),
-            postgres_bin: None,
-            keys: None,
-            root_key: None,
-            public_host: "records.example".to_owned(),
-            connections: 4,
-            durability: Durability::Disposable,
-            new_token: false,
-            redaction: true,
-        })
-        .await
-        .unwrap();
+        let started = start(&database.config(data.path())).await.unwrap();
         Self {
             router: router(started.app.clone()),
             app: started.app,

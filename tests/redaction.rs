@@ -7,7 +7,6 @@ use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use harness::TestDatabase;
 use onrecord::http::{Envelope, router};
-use onrecord::postgres::Durability;
 use onrecord::redact::{RuleSet, Shape};
 use onrecord::start::{Config, start};
 use serde_json::{Value, json};
@@ -25,20 +24,11 @@ struct Server {
 impl Server {
     async fn start(redaction: bool) -> Self {
         let (database, data) = (harness::database().await, TempDir::new().unwrap());
-        let started = start(&Config {
-            data_dir: data.path().to_owned(),
-            database_url: Some(database.url.clone()),
-            postgres_bin: None,
-            keys: None,
-            root_key: None,
-            public_host: "records.example".to_owned(),
-            connections: 4,
-            durability: Durability::Disposable,
-            new_token: false,
+        let config = Config {
             redaction,
-        })
-        .await
-        .unwrap();
+            ..database.config(data.path())
+        };
+        let started = start(&config).await.unwrap();
         Self {
             router: router(started.app),
             owner: started.token.unwrap().1,

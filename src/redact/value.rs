@@ -65,10 +65,7 @@ pub(super) fn is_stand_in(rules: &RuleSet, value: &[u8]) -> bool {
     if value.len() < 3 || variety(value) < 2 || value.starts_with(PLACEHOLDER) {
         return true;
     }
-    if matches!(value[0], b'<' | b'{' | b'[')
-        || value.starts_with(b"%(")
-        || value.starts_with(b"...")
-    {
+    if matches!(value[0], b'<' | b'{' | b'[') || value.starts_with(b"%(") {
         return true;
     }
     // A variable of a shell or of a template.

@@ -29,6 +29,7 @@ use std::{
 };
 
 use onrecord::postgres::{Cluster, Durability, Installation};
+use onrecord::start::Config;
 use sqlx::{Connection, PgConnection};
 use tokio::sync::{mpsc, oneshot};
 
@@ -52,6 +53,24 @@ pub async fn database() -> TestDatabase {
     TestDatabase {
         url: created.await.expect("the database is created"),
         name,
+    }
+}
+
+impl TestDatabase {
+    /// The settings of a server over it, with its keys in a folder.
+    pub fn config(&self, data_dir: &Path) -> Config {
+        Config {
+            data_dir: data_dir.to_owned(),
+            database_url: Some(self.url.clone()),
+            postgres_bin: None,
+            keys: None,
+            root_key: None,
+            public_host: "records.example".to_owned(),
+            connections: 6,
+            durability: Durability::Disposable,
+            new_token: false,
+            redaction: true,
+        }
     }
 }
 

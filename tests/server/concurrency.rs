@@ -153,7 +153,7 @@ async fn a_run_is_sealed_once_whoever_asks() {
 async fn several_servers_start_on_one_empty_database() {
     let database = crate::harness::database().await;
     let data_dir = tempfile::TempDir::new().unwrap();
-    let config = crate::running::config(&database, &data_dir);
+    let config = database.config(data_dir.path());
     let starts = (0..4).map(|_| onrecord::start::start(&config));
     let mut tokens = Vec::new();
     for started in futures_util::future::join_all(starts).await {

@@ -5,8 +5,7 @@ use crate::api::audit::audit;
 use crate::api::bundle::Bundle;
 use crate::harness::{self, TestDatabase};
 use onrecord::http::{self, App};
-use onrecord::postgres::Durability;
-use onrecord::start::{Config, start};
+use onrecord::start::start;
 use onrecord_core::digest::leaf_hash;
 use onrecord_core::receipt::Receipt;
 use onrecord_verify::Report;
@@ -17,21 +16,6 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-
-pub fn config(database: &TestDatabase, data_dir: &TempDir) -> Config {
-    Config {
-        data_dir: data_dir.path().to_owned(),
-        database_url: Some(database.url.clone()),
-        postgres_bin: None,
-        keys: None,
-        root_key: None,
-        public_host: "records.example".to_owned(),
-        connections: 6,
-        durability: Durability::Disposable,
-        new_token: false,
-        redaction: true,
-    }
-}
 
 pub struct Server {
     /// The owner.
@@ -62,7 +46,7 @@ impl Server {
         change: impl FnOnce(&mut App),
     ) -> Self {
         crate::log::capture();
-        let config = config(&database, &data_dir);
+        let config = database.config(data_dir.path());
         let started = start(&config).await.expect("the server starts");
         let made = started.token.map(|(_, token)| token);
         let token = token.or(made).expect("the first token");
