@@ -238,7 +238,7 @@ async fn a_turn_that_is_too_large_is_refused_before_it_is_read() {
     server.append(owner, &run, frame).await;
     let seal = format!("/v1/runs/{run}/seal");
     server.send(owner, "POST", &seal, &json!({})).await;
-    let proof = format!("/v1/runs/{run}/turns/1/proof");
+    let proof = format!("/v1/runs/{run}/turns/1/proof?purpose=test");
     assert_eq!(server.send(owner, "GET", &proof, &Value::Null).await.0, 200);
     let mut connection = PgConnection::connect(&server.database.url).await.unwrap();
     sqlx::query("update payloads set size = 100000000000 where run = run_uuid($1)")
@@ -248,7 +248,7 @@ async fn a_turn_that_is_too_large_is_refused_before_it_is_read() {
         .unwrap();
     let (status, problem) = server.send(owner, "GET", &proof, &Value::Null).await;
     assert_eq!((status, &problem["code"]), (409, &json!("turn_too_large")));
-    let withheld = format!("{proof}?payloads=none");
+    let withheld = format!("{proof}&payloads=none");
     assert_eq!(
         server.send(owner, "GET", &withheld, &Value::Null).await.0,
         200

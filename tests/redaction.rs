@@ -144,7 +144,11 @@ async fn a_secret_in_a_payload_is_nowhere_in_the_run_and_stands_on_the_frame() {
         .send("POST", &format!("/v1/runs/{run}/seal"), Value::Null)
         .await;
     let (status, bundle) = server
-        .bytes("GET", &format!("/v1/runs/{run}/export"), &Value::Null)
+        .bytes(
+            "GET",
+            &format!("/v1/runs/{run}/export?purpose=test"),
+            &Value::Null,
+        )
         .await;
     assert_eq!(status, 200);
     assert!(!String::from_utf8_lossy(&bundle).contains(SECRET));

@@ -29,6 +29,9 @@ pub enum Role {
     Admin,
 }
 
+/// Who may read payloads.
+pub const READERS: [Role; 3] = [Role::Auditor, Role::Compliance, Role::Admin];
+
 impl Role {
     /// All of them.
     pub const ALL: [Self; 5] = [
@@ -223,9 +226,14 @@ impl Caller {
         }
     }
 
+    /// The first of some roles that the token has.
+    pub fn role_of(&self, roles: &[Role]) -> Option<Role> {
+        roles.iter().copied().find(|role| self.roles.contains(role))
+    }
+
     /// Fails unless the token has one of the roles.
     pub fn needs(&self, roles: &[Role]) -> Result<(), AccessError> {
-        if self.roles.iter().any(|role| roles.contains(role)) {
+        if self.role_of(roles).is_some() {
             return Ok(());
         }
         let words: Vec<&str> = roles.iter().map(|role| role.as_str()).collect();

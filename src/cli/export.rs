@@ -17,14 +17,22 @@ pub struct ExportArgs {
     /// turn-N.turn-proof.json]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Why; stands in the signed export statement
-    #[arg(long, default_value = "export")]
-    pub purpose: String,
+    /// Why; stands on the ledger and in the signed export statement. Needed unless all payloads are left out
+    #[arg(long, required_unless_present = "no_payloads")]
+    pub purpose: Option<String>,
     /// Leave all payloads out; the rest still verifies
     #[arg(long)]
     pub no_payloads: bool,
+    /// Leave some payloads out: name:NAME, tier:TIER, kind:KIND of frames, or frames:FIRST-LAST; may be given several times
+    #[arg(
+        long,
+        value_name = "RULE",
+        value_delimiter = ',',
+        conflicts_with = "no_payloads"
+    )]
+    pub withhold: Vec<String>,
     /// One turn alone, as a turn proof
-    #[arg(long, value_name = "N", conflicts_with = "purpose")]
+    #[arg(long, value_name = "N")]
     pub turn: Option<u64>,
     /// Print what was written as JSON
     #[arg(long)]
@@ -35,21 +43,21 @@ pub struct ExportArgs {
 pub async fn run(args: ExportArgs, client: Client) -> anyhow::Result<()> {
     let run = args.run.resolve(&client).await?;
     let payloads = if args.no_payloads { "none" } else { "all" };
+    let mut query = vec![("payloads", payloads.to_owned())];
+    query.extend(args.purpose.map(|purpose| ("purpose", purpose)));
+    if !args.withhold.is_empty() {
+        query.push(("withhold", args.withhold.join(",")));
+    }
+    let query = super::runs::encode(&query)?;
     let (path, name) = match args.turn {
         Some(turn) => (
-            format!("/v1/runs/{run}/turns/{turn}/proof?payloads={payloads}"),
+            format!("/v1/runs/{run}/turns/{turn}/proof?{query}"),
             format!("turn-{turn}.turn-proof.json"),
         ),
-        None => {
-            let query = super::runs::encode(&[
-                ("purpose", args.purpose),
-                ("payloads", payloads.to_owned()),
-            ])?;
-            (
-                format!("/v1/runs/{run}/export?{query}"),
-                format!("run-{run}.onrecord.tar"),
-            )
-        }
+        None => (
+            format!("/v1/runs/{run}/export?{query}"),
+            format!("run-{run}.onrecord.tar"),
+        ),
     };
     let output = args.output.unwrap_or_else(|| PathBuf::from(name));
     if output.as_os_str() == "-" {

@@ -11,6 +11,7 @@ pub mod gate;
 pub mod import;
 pub mod man;
 pub mod migrate;
+pub mod payload;
 mod running;
 pub mod runs;
 pub mod scan;
@@ -86,6 +87,8 @@ enum Command {
     Seal(WithServer<seal::SealArgs>),
     /// Export a run as a bundle that anyone can check
     Export(WithServer<export::ExportArgs>),
+    /// Read one payload, for a stated purpose
+    Payload(WithServer<payload::PayloadArgs>),
     /// Print the trust file for the server's keys
     Trust(WithServer<trust::TrustArgs>),
     /// Check a bundle, a turn proof or a ledger, offline
@@ -208,6 +211,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Export(args) => {
             let (args, client) = args.client()?;
             export::run(args, client).await?;
+        }
+        Command::Payload(args) => {
+            let (args, client) = args.client()?;
+            payload::run(args, client).await?;
         }
         Command::Trust(args) => {
             let (args, client) = args.client()?;

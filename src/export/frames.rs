@@ -115,7 +115,7 @@ impl Source {
             let start = keys.partition_point(|key| key.seq < frame.seq);
             let end = keys.partition_point(|key| key.seq <= frame.seq);
             for payload in frame.payloads() {
-                let line = self.disclosure(payload, &keys[start..end])?;
+                let line = self.disclosure(&frame, payload, &keys[start..end])?;
                 states.push(line.state);
                 let bytes = json::to_canonical(&line)
                     .map_err(|_| ExportError::Frame(self.row.run.clone()))?;
@@ -133,15 +133,29 @@ impl Source {
     /// What is to be said of a payload. `keys` are those of its frame.
     fn disclosure(
         &self,
+        frame: &Frame<'_>,
         payload: &PayloadRef,
         keys: &[PayloadKey],
     ) -> Result<Disclosure, ExportError> {
         let commit = payload.commit;
         let key = keys.iter().find(|key| key.commit == commit);
+        let withheld = || {
+            let withhold = &self.request.withhold;
+            withhold.covers(frame.kind, frame.seq, &payload.name, payload.tier)
+        };
+        if payload.kept == Some(false) {
+            return Ok(Disclosure::of(commit, State::NotKept));
+        }
+        if let Some(index) = self.erasures.covering(frame.seq, payload.tier, &commit) {
+            return Ok(Disclosure::erased(commit, index));
+        }
         Ok(match key {
-            _ if payload.kept == Some(false) => Disclosure::of(commit, State::NotKept),
             None => Disclosure::of(commit, State::Missing),
-            Some(_) if !self.request.payloads => Disclosure::of(commit, State::Withheld),
+            Some(_) if withheld() => Disclosure::of(commit, State::Withheld),
+            // Its key is destroyed in the transaction of the ledger's entry, which this export does not know of.
+            Some(key) if key.wrapped_dek.is_empty() => {
+                return Err(ExportError::Erased(self.row.run.clone()));
+            }
             Some(key) => {
                 let salt = self.run_keys.salt(key.tier, &commit, &key.wrapped_dek);
                 let salt = salt.map_err(|_| ExportError::Payload {

@@ -9,12 +9,17 @@
 mod ahead;
 mod frames;
 mod payloads;
+mod reading;
 mod turn;
 pub mod verification;
+mod withhold;
 mod writer;
 
+pub use reading::ReadPayload;
+pub use withhold::Withhold;
+
 use crate::access::Caller;
-use crate::ledger;
+use crate::ledger::{self, Erasures};
 use crate::record::{RecordError, Recorder};
 use crate::store::{self, Store, StoreError, Tx};
 use crate::vault::{RunKeys, TenantKeys, VaultError};
@@ -76,8 +81,10 @@ pub enum ExportError {
 pub struct ExportRequest {
     /// Why, as the signed export statement says; 1 to 500 characters.
     pub purpose: String,
-    /// Whether payloads are disclosed; otherwise all are withheld.
-    pub payloads: bool,
+    /// Whether it is on the ledger, as all are that disclose a payload to somebody.
+    pub on_ledger: bool,
+    /// Which payloads are left out.
+    pub withhold: Withhold,
 }
 
 /// Pieces of a bundle, or why it breaks off.
@@ -100,6 +107,11 @@ impl Recorder {
         let source = self
             .detached(async move {
                 let keys = recorder.keys(&caller.tenant).await?;
+                // Before the first byte leaves, and before what the ledger says is read: the bundle has the entry.
+                if request.on_ledger && !request.withhold.is_all() {
+                    let purpose = &request.purpose;
+                    recorder.log_access(&caller, &run, purpose, None).await?;
+                }
                 let mut tx = recorder.store.snapshot(&caller.tenant).await?;
                 let row = store::runs::find(&mut tx, &run)
                     .await?
@@ -113,6 +125,7 @@ impl Recorder {
                     None => None,
                 };
                 let ledger = ledger_lines(&mut tx, &row).await?;
+                let erasures = Erasures::of(&mut tx, &row.tenant, &row.run).await?;
                 tx.commit().await.map_err(StoreError::from)?;
                 let frames = frames::pages(&recorder.store, &row).await?;
                 Ok(Source {
@@ -123,6 +136,7 @@ impl Recorder {
                     row,
                     seal,
                     ledger,
+                    erasures,
                     frames,
                     request,
                 })
@@ -156,6 +170,8 @@ struct Source {
     seal: Option<Vec<u8>>,
     /// What the ledger says of it: few lines, however long the run is.
     ledger: Vec<u8>,
+    /// Which of its payloads are erased.
+    erasures: Erasures,
     /// Where its pages of frames begin and end: a few bytes for each page, and a member has no more than 8 GiB.
     frames: Vec<Stretch>,
     request: ExportRequest,
@@ -172,7 +188,7 @@ impl Source {
         let (disclosures, counts) = self.write_frames(&mut writer).await?;
         writer.whole(&Member::Ledger, &self.ledger).await?;
         writer.spooled(&Member::Disclosures, disclosures).await?;
-        if self.request.payloads && self.write_payloads(&mut writer).await? < counts.disclosed {
+        if counts.disclosed > 0 && self.write_payloads(&mut writer).await? < counts.disclosed {
             return Err(ExportError::Erased(self.row.run.clone()));
         }
         let manifest = writer.manifest().await?;

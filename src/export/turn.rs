@@ -1,13 +1,15 @@
 //! A turn alone, with the path that leads to the seal.
 
-use super::ExportError;
+use super::{ExportError, ExportRequest, Withhold};
 use crate::access::Caller;
+use crate::ledger::Erasures;
 use crate::record::{RecordError, Recorder, offload};
 use crate::store::{self, StoreError};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use onrecord_core::bundle::{Disclosure, State, TURN_PROOF, TurnProof};
-use onrecord_core::frame::Frame;
+use onrecord_core::digest::Hash;
+use onrecord_core::frame::{Frame, PayloadRef};
 use onrecord_core::id::RunId;
 use onrecord_core::json;
 use onrecord_core::merkle;
@@ -17,6 +19,14 @@ use std::convert::Infallible;
 /// verifier reads 256 MiB, and base64 and escapes make it longer.
 const TURN_BYTES: u64 = 96 * 1024 * 1024;
 
+/// What is to be told of a payload.
+enum Told {
+    Disclosed,
+    Erased(u64),
+    NotKept,
+    Withheld,
+}
+
 impl Recorder {
     /// The proof of one turn of a sealed run: canonical bytes.
     pub async fn turn_proof(
@@ -24,27 +34,39 @@ impl Recorder {
         caller: Caller,
         run: RunId,
         turn: u64,
-        payloads: bool,
+        request: ExportRequest,
     ) -> Result<Vec<u8>, RecordError> {
         let recorder = self.clone();
-        self.detached(async move { recorder.turn_proof_now(&caller, &run, turn, payloads).await })
-            .await
+        self.detached(async move {
+            let (proof, disclosed) = recorder
+                .turn_proof_now(&caller, &run, turn, &request.withhold)
+                .await?;
+            if !disclosed.is_empty() {
+                recorder
+                    .log_access(&caller, &run, &request.purpose, Some(disclosed))
+                    .await?;
+            }
+            Ok(proof)
+        })
+        .await
     }
+
+    /// The proof, and the commitments of the payloads that it discloses.
 
     async fn turn_proof_now(
         &self,
         caller: &Caller,
         run: &RunId,
         turn: u64,
-        payloads: bool,
-    ) -> Result<Vec<u8>, RecordError> {
+        withhold: &Withhold,
+    ) -> Result<(Vec<u8>, Vec<Hash>), RecordError> {
         let keys = self.keys(&caller.tenant).await?;
         let mut tx = self.store.snapshot(&caller.tenant).await?;
         let row = store::runs::find(&mut tx, run)
             .await?
             .ok_or_else(|| RecordError::NoRun(run.clone()))?;
         let sealed = row.sealed.ok_or_else(|| RecordError::Open(run.clone()))?;
-        let bytes = store::frames::turn_bytes(&mut tx, run, turn, payloads).await?;
+        let bytes = store::frames::turn_bytes(&mut tx, run, turn, !withhold.is_all()).await?;
         if bytes > TURN_BYTES {
             return Err(RecordError::TurnTooLarge { turn, bytes });
         }
@@ -72,23 +94,31 @@ impl Recorder {
         });
         let Ok(path) = path;
         let run_keys = keys.open_run(run, &store::runs::keys(&mut tx, run).await?)?;
+        let erasures = Erasures::of(&mut tx, &caller.tenant, run).await?;
         let mut disclosures = Vec::new();
         let mut committed = Vec::new();
         for frame in &frames {
-            committed.extend(
-                frame
-                    .payloads()
-                    .iter()
-                    .map(|payload| (frame.seq, payload.commit, payload.kept)),
-            );
+            let told = |payload: &PayloadRef| {
+                let (seq, tier) = (frame.seq, payload.tier);
+                let erased = erasures.covering(seq, tier, &payload.commit);
+                let told = match erased {
+                    _ if payload.kept == Some(false) => Told::NotKept,
+                    Some(index) => Told::Erased(index),
+                    None if withhold.covers(frame.kind, seq, &payload.name, tier) => Told::Withheld,
+                    None => Told::Disclosed,
+                };
+                (seq, payload.commit, told)
+            };
+            committed.extend(frame.payloads().iter().map(told));
         }
-        for (seq, commit, kept) in committed {
+        for (seq, commit, told) in committed {
             let stored = store::payloads::one(&mut tx, run, &commit).await?;
-            disclosures.push(match stored {
-                _ if kept == Some(false) => Disclosure::of(commit, State::NotKept),
-                None => Disclosure::of(commit, State::Missing),
-                Some(_) if !payloads => Disclosure::of(commit, State::Withheld),
-                Some(stored) => {
+            disclosures.push(match (told, stored) {
+                (Told::NotKept, _) => Disclosure::of(commit, State::NotKept),
+                (Told::Erased(index), _) => Disclosure::erased(commit, index),
+                (_, None) => Disclosure::of(commit, State::Missing),
+                (Told::Withheld, _) => Disclosure::of(commit, State::Withheld),
+                (Told::Disclosed, Some(stored)) => {
                     let opened = offload(stored.ciphertext.len(), || {
                         run_keys.open(stored.key.tier, &stored.media, &commit, &stored.key.wrapped_dek, &stored.ciphertext)
                     });
@@ -106,6 +136,10 @@ impl Recorder {
             String::from_utf8(bytes).map_err(|_| store::contradiction("frames", "bytes", run))
         };
         drop(frames);
+        let disclosed = disclosures
+            .iter()
+            .filter(|one| one.state == State::Disclosed);
+        let disclosed = disclosed.map(|one| one.commit).collect();
         let proof = TurnProof {
             disclosures: (!disclosures.is_empty()).then_some(disclosures),
             frames: bytes.into_iter().map(text).collect::<Result<_, _>>()?,
@@ -114,6 +148,8 @@ impl Recorder {
             proof: Some(sealed.proof),
             seal: text(seal)?,
         };
-        Ok(json::to_canonical(&proof).map_err(|_| store::contradiction("frames", "bytes", run))?)
+        let proof =
+            json::to_canonical(&proof).map_err(|_| store::contradiction("frames", "bytes", run))?;
+        Ok((proof, disclosed))
     }
 }

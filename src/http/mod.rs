@@ -13,6 +13,7 @@ mod list_runs;
 mod open_run;
 pub mod problem;
 mod read_frames;
+mod read_payload;
 mod read_run;
 mod receipt;
 mod request;
@@ -119,6 +120,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(follow_run::follow_run))
         .routes(routes!(seal_run::seal_run, seal_run::read_seal))
         .routes(routes!(seal_run::sign_head))
+        .routes(routes!(read_payload::read_payload))
         .routes(routes!(export_run::export_run))
         .routes(routes!(verification::verify_run))
         .routes(routes!(verification::prove_turn))

@@ -196,6 +196,17 @@ impl Problem {
         }
     }
 
+    /// Payloads are asked for without a reason.
+    pub fn purpose_required() -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "purpose_required",
+            "A purpose is needed",
+            "payloads are disclosed for a stated purpose only, which stands on the ledger",
+            "Say why in the header `Purpose` (or `purpose` of the query), or leave payloads out with payloads=none.",
+        )
+    }
+
     /// As many frames wait as may.
     fn queue_full() -> Self {
         Self {
@@ -425,6 +436,28 @@ impl From<RecordError> for Problem {
             RecordError::Access(error) => error.into(),
             RecordError::NoRun(_) => missing("run_not_found", "No such run"),
             RecordError::NoFrame { .. } => missing("frame_not_found", "No such frame"),
+            RecordError::NoPayload { .. } => missing("payload_not_found", "No such payload"),
+            RecordError::NotKept { .. } => Self::new(
+                StatusCode::NOT_FOUND,
+                "payload_not_kept",
+                "The payload was never sent",
+                detail,
+                "Ask whoever runs the agent for it; it can be checked against the commitment.",
+            ),
+            RecordError::Missing { .. } => Self::new(
+                StatusCode::NOT_FOUND,
+                "payload_missing",
+                "The payload is lost",
+                detail,
+                "Ask the operator: somebody removed it from the database without a certificate.",
+            ),
+            RecordError::Erased { .. } => Self::new(
+                StatusCode::GONE,
+                "payload_erased",
+                "The payload was erased",
+                detail,
+                "Nobody can bring it back; the run's evidence verifies without it.",
+            ),
             RecordError::NoTurn { .. } => missing("turn_not_found", "No such turn"),
             RecordError::Sealed(_) => conflict(
                 "run_sealed",

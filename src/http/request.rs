@@ -2,12 +2,15 @@
 
 use super::App;
 use super::problem::Problem;
-use crate::access::{AccessError, Caller};
+use crate::access::{AccessError, Caller, READERS, is_name};
+use crate::export::{ExportRequest, Withhold};
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use onrecord_core::digest::Hash;
 use onrecord_core::id::RunId;
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 /// The caller of a request, by its bearer token (RFC 6750).
 pub(crate) struct Authenticated(pub(crate) Caller);
@@ -87,6 +90,25 @@ impl FromRequestParts<App> for RunAnd {
     }
 }
 
+/// The run in the path and the commitment of a payload behind it.
+pub(crate) struct RunAndCommit(pub(crate) RunId, pub(crate) Hash);
+
+impl FromRequestParts<App> for RunAndCommit {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let RunPath(run) = RunPath::from_request_parts(parts, app).await?;
+        let path = path(parts, app).await?;
+        let commit = path.last().and_then(|(_, commit)| commit.parse().ok());
+        commit.map(|commit| Self(run, commit)).ok_or_else(|| {
+            Problem::parameter(
+                "commit",
+                "the payload's commitment, 64 hex digits in lower case",
+            )
+        })
+    }
+}
+
 /// The head that `If-Match` names; `*` and no header name none.
 pub(crate) fn if_match(headers: &HeaderMap) -> Result<Option<Hash>, Problem> {
     let Some(value) = headers.get(header::IF_MATCH) else {
@@ -137,6 +159,99 @@ pub(crate) fn merge_key(key: &mut Option<String>, header: Option<String>) -> Res
         _ => Ok(()),
     }
 }
+
+/// Why a payload is read: the header `Purpose`, or `purpose` of the query where no header can be set.
+///
+/// # Errors
+/// It is malformed, or said twice and differently.
+pub(crate) fn purpose(
+    headers: &HeaderMap,
+    query: Option<String>,
+) -> Result<Option<String>, Problem> {
+    let header = headers.get("purpose").map(|value| {
+        std::str::from_utf8(value.as_bytes())
+            .unwrap_or_default()
+            .to_owned()
+    });
+    let stated = match (header, query) {
+        (Some(header), Some(query)) if header != query => {
+            return Err(Problem::parameter(
+                "purpose",
+                "the same purpose in the header and in the query, or one of the two alone",
+            ));
+        }
+        (header, query) => header.or(query),
+    };
+    match stated {
+        Some(purpose) if !is_name(&purpose, PURPOSE_CHARS) => Err(Problem::parameter(
+            "purpose",
+            "1 to 500 characters of UTF-8, none of them a control character or a noncharacter",
+        )),
+        stated => Ok(stated),
+    }
+}
+
+/// The header of [`purpose`], for the description.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "it describes a header that is read by name")]
+pub(crate) struct PurposeHeader {
+    /// Why payloads are read, 1 to 500 characters; stands on the ledger.
+    #[param(rename = "Purpose", required = false)]
+    purpose: String,
+}
+
+/// What is asked for of a run's payloads, by whom and why.
+#[derive(Deserialize, IntoParams)]
+pub(crate) struct Disclosing {
+    /// Why, if the header `Purpose` does not say so: 1 to 500 characters. Needed where payloads are disclosed.
+    purpose: Option<String>,
+    /// `all` (the default) discloses payloads, `none` withholds them.
+    payloads: Option<String>,
+    /// Payloads that are withheld, rules separated by commas: `name:NAME`, `tier:0` to `tier:3`, `kind:KIND` of frames,
+    /// `frames:FIRST-LAST` by place.
+    withhold: Option<String>,
+}
+
+impl Disclosing {
+    /// What is to be exported.
+    ///
+    /// # Errors
+    /// Something is malformed; the caller may read no payload, or does not say why.
+    pub(crate) fn request(
+        self,
+        caller: &Caller,
+        headers: &HeaderMap,
+    ) -> Result<ExportRequest, Problem> {
+        let rules = self.withhold.unwrap_or_default();
+        let mut withhold = Withhold::parse(&rules).map_err(|rule| {
+            let expected = format!(
+                "name:NAME, tier:0 to tier:3, kind:KIND or frames:FIRST-LAST, not {rule:?}"
+            );
+            Problem::parameter("withhold", &expected)
+        })?;
+        match self.payloads.as_deref() {
+            None | Some("all") => {}
+            Some("none") => withhold = Withhold::all(),
+            Some(_) => return Err(Problem::parameter("payloads", "all or none")),
+        }
+        let stated = purpose(headers, self.purpose)?;
+        let purpose = if withhold.is_all() {
+            stated.unwrap_or_else(|| "export".to_owned())
+        } else {
+            caller.needs(&READERS)?;
+            stated.ok_or_else(Problem::purpose_required)?
+        };
+        Ok(ExportRequest {
+            purpose,
+            on_ledger: true,
+            withhold,
+        })
+    }
+}
+
+/// Characters of a purpose.
+const PURPOSE_CHARS: usize = 500;
 
 /// Whether a request says that its body has this media type.
 pub(crate) fn has_media(headers: &HeaderMap, media: &str) -> bool {

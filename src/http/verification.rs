@@ -4,15 +4,12 @@ use super::App;
 use super::body::Chunks;
 use super::encoding::EncodingHeader;
 use super::problem::Problem;
-use super::request::{Authenticated, RunAnd, RunPath};
-use crate::access::Role;
+use super::request::{Authenticated, Disclosing, PurposeHeader, RunAnd, RunPath};
 use axum::body::Body;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
-use serde::Deserialize;
 use tokio::sync::mpsc;
-use utoipa::IntoParams;
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
@@ -75,17 +72,10 @@ pub(crate) async fn verify_file(
     Ok(axum::Json(report).into_response())
 }
 
-/// What to prove.
-#[derive(Deserialize, IntoParams)]
-pub(crate) struct TurnQuery {
-    /// `all` (the default) discloses payloads, `none` withholds them.
-    payloads: Option<String>,
-}
-
 /// Proves one turn of a sealed run alone: its frames, their path to the seal, and the seal.
 #[utoipa::path(
     get, path = "/v1/runs/{run}/turns/{turn}/proof", tag = "verify", operation_id = "proveTurn",
-    params(("run" = String, Path, description = "The run", pattern = "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"), ("turn" = u64, Path, description = "Number of the turn, from 1"), TurnQuery),
+    params(("run" = String, Path, description = "The run", pattern = "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"), ("turn" = u64, Path, description = "Number of the turn, from 1"), Disclosing, PurposeHeader),
     responses(
         (status = 200, description = "The proof, `turn-N.turn-proof.json`", body = serde_json::Value, content_type = "application/json"),
         (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
@@ -96,18 +86,12 @@ pub(crate) async fn prove_turn(
     State(app): State<App>,
     Authenticated(caller): Authenticated,
     RunAnd(run, turn): RunAnd,
-    Query(query): Query<TurnQuery>,
+    Query(query): Query<Disclosing>,
+    headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let payloads = match query.payloads.as_deref() {
-        None | Some("all") => true,
-        Some("none") => false,
-        Some(_) => return Err(Problem::parameter("payloads", "all or none")),
-    };
-    if payloads {
-        caller.needs(&[Role::Auditor, Role::Compliance, Role::Admin])?;
-    }
+    let request = query.request(&caller, &headers)?;
     let name = format!("attachment; filename=\"turn-{turn}.turn-proof.json\"");
-    let proof = app.recorder.turn_proof(caller, run, turn, payloads).await?;
+    let proof = app.recorder.turn_proof(caller, run, turn, request).await?;
     let headers = [
         (
             header::CONTENT_TYPE,

@@ -3,6 +3,10 @@
 //! Whoever appends holds the tenant's lock, so indexes are dense and times never go back. Entry, nodes
 //! and checkpoint are written in the transaction of what they are about: a crash leaves all or nothing.
 
+mod erasures;
+
+pub(crate) use erasures::Erasures;
+
 use crate::store::ledger::NewEntry;
 use crate::store::tenants::LockedTenant;
 use crate::store::{self, StoreError, Tx};

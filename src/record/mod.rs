@@ -60,6 +60,34 @@ pub enum RecordError {
         /// The place.
         seq: u64,
     },
+    /// No frame of the run commits to such a payload.
+    #[error("run {run} has no payload {commit}")]
+    NoPayload {
+        /// The run.
+        run: RunId,
+        /// The commitment.
+        commit: Hash,
+    },
+    /// The payload was erased.
+    #[error("payload {commit} was erased; entry {index} of the ledger is its certificate")]
+    Erased {
+        /// The commitment.
+        commit: Hash,
+        /// Index of the entry.
+        index: u64,
+    },
+    /// The payload was never sent.
+    #[error("payload {commit} was kept by its agent, which sent the commitment alone")]
+    NotKept {
+        /// The commitment.
+        commit: Hash,
+    },
+    /// The payload is lost.
+    #[error("payload {commit} was recorded, was not erased, and is not there")]
+    Missing {
+        /// The commitment.
+        commit: Hash,
+    },
     /// No such turn in the run.
     #[error("run {run} has no turn {turn}")]
     NoTurn {
@@ -171,7 +199,7 @@ pub enum RecordError {
 }
 
 /// Commits a write. An answer that is lost leaves it open whether it was done; its writer finds out with its key.
-async fn commit(tx: store::Tx) -> Result<(), RecordError> {
+pub(crate) async fn commit(tx: store::Tx) -> Result<(), RecordError> {
     tx.commit().await.map_err(|error| {
         let error = StoreError::from(error);
         match error.failure() {
@@ -304,7 +332,11 @@ impl Recorder {
     }
 
     /// The keys of a run, opened once and kept while the run is written to.
-    async fn run_keys(&self, tenant: &TenantId, run: &RunId) -> Result<Arc<RunKeys>, RecordError> {
+    pub(crate) async fn run_keys(
+        &self,
+        tenant: &TenantId,
+        run: &RunId,
+    ) -> Result<Arc<RunKeys>, RecordError> {
         let key = (tenant.clone(), run.clone());
         if let Some(keys) = self.open_keys().get(&key) {
             return Ok(keys.clone());

@@ -8,6 +8,7 @@ use onrecord_core::digest::{Hash, leaf_hash};
 use onrecord_core::id::RunId;
 use onrecord_core::receipt::Receipt;
 use onrecord_core::timestamp::Timestamp;
+use sqlx::postgres::PgRow;
 use sqlx::{Executor as _, PgConnection, Row as _};
 use std::collections::HashMap;
 
@@ -81,6 +82,40 @@ pub(crate) async fn bytes(
         let hash = leaf_hash(&bytes);
         (bytes, hash)
     }))
+}
+
+/// The bytes of some frames by their places; those that are not there are left out.
+pub(crate) async fn some(
+    connection: &mut PgConnection,
+    run: &RunId,
+    seqs: &[u64],
+) -> Result<HashMap<u64, Vec<u8>>, StoreError> {
+    let rows = sqlx::query("select seq, bytes from frames where run = $1 and seq = any($2)")
+        .bind(Uuid::from(run))
+        .bind(seqs.iter().copied().map(signed).collect::<Vec<_>>())
+        .fetch_all(connection)
+        .await?;
+    let read = |row: &PgRow| {
+        let seq = unsigned(row.try_get("seq")?, "frames", "seq")?;
+        Ok((seq, row.try_get("bytes")?))
+    };
+    rows.iter().map(read).collect()
+}
+
+/// The frame that commits to a payload, where one does. Goes through the run, which is for what is not among the
+/// payloads any more.
+pub(crate) async fn committing(
+    connection: &mut PgConnection,
+    run: &RunId,
+    commit: &Hash,
+) -> Result<Option<Vec<u8>>, StoreError> {
+    let named = format!("\"commit\":\"{commit}\"").into_bytes();
+    let found = "select bytes from frames where run = $1 and position($2::bytea in bytes) > 0 order by seq limit 1";
+    Ok(sqlx::query_scalar(found)
+        .bind(Uuid::from(run))
+        .bind(named)
+        .fetch_optional(connection)
+        .await?)
 }
 
 /// The bytes of up to `limit` frames from a place on, dense; none where the first of them is not there.

@@ -145,12 +145,30 @@ pub(crate) async fn about(
     .bind(signed(size))
     .fetch_all(&mut **tx)
     .await?;
-    rows.iter()
-        .map(|row| {
-            Ok((
-                unsigned(row.try_get("idx")?, "ledger_entries", "idx")?,
-                row.try_get("bytes")?,
-            ))
-        })
-        .collect()
+    rows.iter().map(read_entry).collect()
+}
+
+/// The entries of a name about a run, by index.
+pub(crate) async fn named(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    run: &RunId,
+    name: &'static str,
+) -> Result<Vec<(u64, Vec<u8>)>, StoreError> {
+    let rows = sqlx::query(
+        "select idx, bytes from ledger_entries where tenant = $1 and run = $2 and name = $3 order by idx",
+    )
+    .bind(tenant.as_str())
+    .bind(Uuid::from(run))
+    .bind(name)
+    .fetch_all(&mut **tx)
+    .await?;
+    rows.iter().map(read_entry).collect()
+}
+
+fn read_entry(row: &sqlx::postgres::PgRow) -> Result<(u64, Vec<u8>), StoreError> {
+    Ok((
+        unsigned(row.try_get("idx")?, "ledger_entries", "idx")?,
+        row.try_get("bytes")?,
+    ))
 }

@@ -198,7 +198,11 @@ async fn roles_open_doors_and_nothing_else_does() {
         expect(api.get("/v1/tokens").await, &["admin"]);
         expect(api.post("/v1/tenants", &tenant).await, &["admin"]);
         let readers = ["auditor", "compliance", "admin"];
-        expect(api.get(&format!("/v1/runs/{run}/export")).await, &readers);
+        expect(
+            api.get(&format!("/v1/runs/{run}/export?purpose=test"))
+                .await,
+            &readers,
+        );
         expect(
             api.get(&format!("/v1/runs/{run}/export?payloads=none"))
                 .await,
@@ -225,10 +229,17 @@ async fn roles_open_doors_and_nothing_else_does() {
     let seal = format!("/v1/runs/{run}/seal");
     server.api.post(&seal, &json!({})).await.is(201);
     let proof = format!("/v1/runs/{run}/turns/1/proof");
+    let disclosing = format!("{proof}?purpose=test");
     let agent = server.api.role("agent").await;
-    agent.get(&proof).await.problem(403, "role_missing");
+    agent.get(&disclosing).await.problem(403, "role_missing");
     agent.get(&format!("{proof}?payloads=none")).await.is(200);
-    server.api.role("auditor").await.get(&proof).await.is(200);
+    server
+        .api
+        .role("auditor")
+        .await
+        .get(&disclosing)
+        .await
+        .is(200);
 }
 
 /// Method, path, and a body with its media type where there has to be one.
@@ -265,9 +276,22 @@ fn addresses(run: &str) -> Vec<Address> {
         ),
         (Method::GET, format!("/v1/runs/{run}/seal"), None),
         (Method::GET, format!("/v1/runs/{run}/head"), None),
-        (Method::GET, format!("/v1/runs/{run}/export"), None),
+        (
+            Method::GET,
+            format!("/v1/runs/{run}/export?purpose=test"),
+            None,
+        ),
         (Method::GET, format!("/v1/runs/{run}/verification"), None),
-        (Method::GET, format!("/v1/runs/{run}/turns/1/proof"), None),
+        (
+            Method::GET,
+            format!("/v1/runs/{run}/payloads/{}?purpose=test", "ab".repeat(32)),
+            None,
+        ),
+        (
+            Method::GET,
+            format!("/v1/runs/{run}/turns/1/proof?purpose=test"),
+            None,
+        ),
         (
             Method::POST,
             "/v1/verify".into(),
@@ -644,6 +668,48 @@ async fn every_refusal_is_a_problem() {
         (
             "GET",
             format!("/v1/runs/{run}/export?purpose=a%0Ab"),
+            400,
+            "malformed_parameter",
+        ),
+        (
+            "GET",
+            format!("/v1/runs/{run}/export"),
+            400,
+            "purpose_required",
+        ),
+        (
+            "GET",
+            format!("/v1/runs/{run}/export?purpose=p&withhold=tier:4"),
+            400,
+            "malformed_parameter",
+        ),
+        (
+            "GET",
+            format!("/v1/runs/{run}/export?purpose=p&withhold=prompt"),
+            400,
+            "malformed_parameter",
+        ),
+        (
+            "GET",
+            format!("/v1/runs/{run}/turns/1/proof"),
+            400,
+            "purpose_required",
+        ),
+        (
+            "GET",
+            format!("/v1/runs/{run}/payloads/{}", "ab".repeat(32)),
+            400,
+            "purpose_required",
+        ),
+        (
+            "GET",
+            format!("/v1/runs/{run}/payloads/{}?purpose=p", "ab".repeat(32)),
+            404,
+            "payload_not_found",
+        ),
+        (
+            "GET",
+            format!("/v1/runs/{run}/payloads/{}?purpose=p", "AB".repeat(32)),
             400,
             "malformed_parameter",
         ),

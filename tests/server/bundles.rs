@@ -287,7 +287,7 @@ async fn no_altered_byte_verifies() {
     assert_ne!(code_of(&longer, &trust).1, 0);
     let proof = server
         .api
-        .get(&format!("/v1/runs/{run}/turns/1/proof"))
+        .get(&format!("/v1/runs/{run}/turns/1/proof?purpose=test"))
         .await
         .is(200)
         .bytes

@@ -169,7 +169,7 @@ async fn everything_that_is_printed_has_a_form_for_programs() {
     let mut answers = Vec::new();
     for args in [
         &["seal", &run, "--json"][..],
-        &["export", &run, "-o", file, "--json"],
+        &["export", &run, "--purpose", "test", "-o", file, "--json"],
         &["trust", "--json"],
         &["token", "create", "t", "--role", "auditor", "--json"],
         &["tenant", "create", "second", "--json"],
@@ -291,7 +291,7 @@ async fn what_may_surprise_is_said_although_nothing_failed() {
             "nothing to import: no files in the folders",
         ),
         (
-            &["export", &open, "-o", &file],
+            &["export", &open, "--purpose", "test", "-o", &file],
             "the run is open: the bundle ends where the run does now",
         ),
         (&["show", &open, "--turn", "9"], "no such frames"),
@@ -313,7 +313,7 @@ async fn a_closed_pipe_ends_quietly() {
         &["tail", &run],
         &["runs", "--json"],
         &["token", "list"],
-        &["export", &run, "-o", "-"],
+        &["export", &run, "--purpose", "test", "-o", "-"],
         &["openapi"],
         &["completions", "bash"],
         &["man"],
@@ -365,13 +365,21 @@ async fn an_error_says_what_to_do() {
             1,
             "`onrecord runs` lists",
         ),
-        (&["export", &run, "-o", dir], 1, "is a directory"),
         (
-            &["export", &run, "-o", &nowhere],
+            &["export", &run, "--purpose", "test", "-o", dir],
+            1,
+            "is a directory",
+        ),
+        (
+            &["export", &run, "--purpose", "test", "-o", &nowhere],
             1,
             "run.tar: No such file or directory",
         ),
-        (&["export", &run, "-o", "-", "--json"], 1, "give -o FILE"),
+        (
+            &["export", &run, "--purpose", "test", "-o", "-", "--json"],
+            1,
+            "give -o FILE",
+        ),
         (&["runs", "--since", "yesterday"], 1, "such as 2h or 3d"),
         (&["token", "revoke", "a/b"], 1, "onrecord token list"),
         (

@@ -92,6 +92,7 @@ async fn every_documented_address_is_there_and_wants_a_token() {
         let filled = path
             .replace("{run}", "01K7Q4Z8V2N5R3T6Y9B1C0D4E8")
             .replace("{seq}", "0")
+            .replace("{commit}", &"ab".repeat(32))
             .replace("{turn}", "1")
             .replace("{id}", "aaaaaaaaaaaa");
         assert!(!filled.contains('{'), "{path}");

@@ -23,6 +23,7 @@ mod idempotency;
 mod log;
 mod migration;
 mod pages;
+mod reading;
 mod running;
 #[path = "../shared/mod.rs"]
 mod shared;

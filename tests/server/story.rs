@@ -167,7 +167,7 @@ async fn gate_and_seal(mut story: Story, whole: &Value) {
     let path = format!("/v1/runs/{run}/seal");
     owner.get(&path).await.problem(409, "run_open");
     owner
-        .get(&format!("/v1/runs/{run}/turns/1/proof"))
+        .get(&format!("/v1/runs/{run}/turns/1/proof?purpose=test"))
         .await
         .problem(409, "run_open");
     let sealed = owner.post(&path, &json!({})).await.is(201).json();
@@ -203,7 +203,7 @@ async fn after_the_seal(story: &Story, whole: &Value, bundle: &[u8]) {
     let (owner, run) = (&story.server.api, &story.run);
     let trust = trust(owner).await;
     for turn in 1..=2 {
-        let path = format!("/v1/runs/{run}/turns/{turn}/proof");
+        let path = format!("/v1/runs/{run}/turns/{turn}/proof?purpose=test");
         let proof = owner.get(&path).await.is(200).bytes;
         let report = check(&proof, &trust, &[]);
         assert_eq!(
@@ -218,7 +218,7 @@ async fn after_the_seal(story: &Story, whole: &Value, bundle: &[u8]) {
         );
     }
     owner
-        .get(&format!("/v1/runs/{run}/turns/3/proof"))
+        .get(&format!("/v1/runs/{run}/turns/3/proof?purpose=test"))
         .await
         .problem(404, "turn_not_found");
 

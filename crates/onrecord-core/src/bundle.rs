@@ -200,6 +200,14 @@ impl Disclosure {
         }
     }
 
+    /// An erased payload, with the ledger index of its certificate.
+    pub fn erased(commit: Hash, index: u64) -> Self {
+        Self {
+            index: Some(index),
+            ..Self::of(commit, State::Erased)
+        }
+    }
+
     /// A disclosed payload of a bundle.
     pub fn disclosed(commit: Hash, salt: Hash) -> Self {
         Self {

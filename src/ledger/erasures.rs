@@ -1,0 +1,51 @@
+//! What the ledger says of the erased payloads of a run.
+
+use super::LedgerError;
+use crate::store::{self, Tx};
+use onrecord_core::digest::Hash;
+use onrecord_core::id::{RunId, TenantId};
+use onrecord_core::statement::{Predicate, Signed};
+use std::collections::HashMap;
+
+/// The erasures of a run: what they cover is erased, whatever still lies in the table.
+#[derive(Debug, Default)]
+pub(crate) struct Erasures {
+    /// Those of whole tiers: index, tier, and how many frames it covers.
+    tiers: Vec<(u64, u8, u64)>,
+    /// The index of the first erasure of each payload that was erased by its commitment, and how many frames it covers.
+    commits: HashMap<Hash, (u64, u64)>,
+}
+
+impl Erasures {
+    /// Reads those of a run.
+    pub(crate) async fn of(
+        tx: &mut Tx,
+        tenant: &TenantId,
+        run: &RunId,
+    ) -> Result<Self, LedgerError> {
+        let mut erasures = Self::default();
+        for (index, bytes) in store::ledger::named(tx, tenant, run, "erasure").await? {
+            let wrong = || store::contradiction("ledger_entries", "bytes", index);
+            let signed = Signed::parse(&bytes).map_err(|_| wrong())?;
+            let Ok(Some(Predicate::Erasure(erasure))) = signed.predicate() else {
+                return Err(wrong().into());
+            };
+            let size = erasure.state.size;
+            for commit in erasure.commits.unwrap_or_default() {
+                erasures.commits.entry(commit).or_insert((index, size));
+            }
+            erasures
+                .tiers
+                .extend(erasure.tier.map(|tier| (index, tier, size)));
+        }
+        Ok(erasures)
+    }
+
+    /// The index of the erasure that covers a payload of the frame at a place.
+    pub(crate) fn covering(&self, seq: u64, tier: u8, commit: &Hash) -> Option<u64> {
+        let covers = |one: &&(u64, u8, u64)| one.1 == tier && seq < one.2;
+        let of_tier = self.tiers.iter().find(covers).map(|one| one.0);
+        let of_commit = self.commits.get(commit).filter(|(_, size)| seq < *size);
+        of_tier.or(of_commit.map(|(index, _)| *index))
+    }
+}
