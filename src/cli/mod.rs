@@ -8,6 +8,7 @@ pub mod demo;
 pub mod doctor;
 pub mod export;
 pub mod gate;
+pub mod hold;
 pub mod import;
 pub mod man;
 pub mod migrate;
@@ -89,6 +90,8 @@ enum Command {
     Export(WithServer<export::ExportArgs>),
     /// Read one payload, for a stated purpose
     Payload(WithServer<payload::PayloadArgs>),
+    /// Set, release and list holds: what may not be erased
+    Hold(WithServer<hold::HoldArgs>),
     /// Print the trust file for the server's keys
     Trust(WithServer<trust::TrustArgs>),
     /// Check a bundle, a turn proof or a ledger, offline
@@ -215,6 +218,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Payload(args) => {
             let (args, client) = args.client()?;
             payload::run(args, client).await?;
+        }
+        Command::Hold(args) => {
+            let (args, client) = args.client()?;
+            hold::run(args, client).await?;
         }
         Command::Trust(args) => {
             let (args, client) = args.client()?;

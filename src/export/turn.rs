@@ -52,7 +52,6 @@ impl Recorder {
     }
 
     /// The proof, and the commitments of the payloads that it discloses.
-
     async fn turn_proof_now(
         &self,
         caller: &Caller,

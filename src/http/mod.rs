@@ -9,6 +9,7 @@ mod export_run;
 mod follow_run;
 mod frame_stream;
 mod health;
+mod holds;
 mod list_runs;
 mod open_run;
 pub mod problem;
@@ -85,6 +86,7 @@ pub const UPLOAD_BYTES: usize = 64 * 1024 * 1024 * 1024;
         (name = "record", description = "Agents and gates write"),
         (name = "read", description = "What was recorded"),
         (name = "verify", description = "Exports, proofs and checks"),
+        (name = "retain", description = "Holds and erasures"),
         (name = "administer", description = "Tokens and tenants"),
         (name = "operate", description = "Health"),
     ),
@@ -126,6 +128,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(verification::prove_turn))
         .routes(routes!(verification::verify_file))
         .routes(routes!(verification::read_trust))
+        .routes(routes!(holds::set_hold, holds::list_holds))
+        .routes(routes!(holds::release_hold))
         .routes(routes!(tokens::create_token, tokens::list_tokens))
         .routes(routes!(tokens::read_token, tokens::revoke_token))
         .routes(routes!(tenants::create_tenant))

@@ -437,6 +437,7 @@ impl From<RecordError> for Problem {
             RecordError::NoRun(_) => missing("run_not_found", "No such run"),
             RecordError::NoFrame { .. } => missing("frame_not_found", "No such frame"),
             RecordError::NoPayload { .. } => missing("payload_not_found", "No such payload"),
+            RecordError::NoHold(_) => missing("hold_not_found", "No such hold"),
             RecordError::NotKept { .. } => Self::new(
                 StatusCode::NOT_FOUND,
                 "payload_not_kept",

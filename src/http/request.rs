@@ -90,6 +90,22 @@ impl FromRequestParts<App> for RunAnd {
     }
 }
 
+/// The number that the path has.
+pub(crate) struct NumberPath(pub(crate) u64);
+
+impl FromRequestParts<App> for NumberPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let path = path(parts, app).await?;
+        let number = path.last().and_then(|(_, number)| number.parse().ok());
+        number
+            .filter(|number| *number < 1 << 53)
+            .map(Self)
+            .ok_or_else(|| Problem::parameter("the number in the path", "digits"))
+    }
+}
+
 /// The run in the path and the commitment of a payload behind it.
 pub(crate) struct RunAndCommit(pub(crate) RunId, pub(crate) Hash);
 

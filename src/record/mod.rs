@@ -88,6 +88,9 @@ pub enum RecordError {
         /// The commitment.
         commit: Hash,
     },
+    /// No such hold in the tenant.
+    #[error("there is no hold {0}")]
+    NoHold(u64),
     /// No such turn in the run.
     #[error("run {run} has no turn {turn}")]
     NoTurn {

@@ -94,7 +94,8 @@ async fn every_documented_address_is_there_and_wants_a_token() {
             .replace("{seq}", "0")
             .replace("{commit}", &"ab".repeat(32))
             .replace("{turn}", "1")
-            .replace("{id}", "aaaaaaaaaaaa");
+            .replace("{id}", "aaaaaaaaaaaa")
+            .replace("{hold}", "1");
         assert!(!filled.contains('{'), "{path}");
         let method = method.to_uppercase().parse().unwrap();
         let answer = Answer::of(server.api.anonymous().request(method, &filled)).await;

@@ -19,6 +19,7 @@ mod follow;
 mod hang_up;
 #[path = "../harness/mod.rs"]
 mod harness;
+mod holds;
 mod idempotency;
 mod log;
 mod migration;

@@ -102,7 +102,7 @@ async fn a_payload_is_read_for_a_purpose_that_stands_on_the_ledger() {
     assert_eq!(answer.header("onrecord-seq"), "3");
     let mut salt = [0; 32];
     assert!(onrecord_core::digest::unhex(
-        &answer.header("onrecord-salt"),
+        answer.header("onrecord-salt"),
         &mut salt
     ));
     let mut committer = Committer::new(&salt);
