@@ -143,7 +143,9 @@ impl Source {
             None => Disclosure::of(commit, State::Missing),
             Some(_) if !self.request.payloads => Disclosure::of(commit, State::Withheld),
             Some(key) => {
-                let salt = self.run_keys.salt(key.tier, &commit, &key.wrapped_dek);
+                let salt = self
+                    .run_keys
+                    .salt(key.tier, key.key_version, &commit, &key.wrapped_dek);
                 let salt = salt.map_err(|_| ExportError::Payload {
                     run: self.row.run.clone(),
                     commit,

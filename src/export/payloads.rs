@@ -56,6 +56,7 @@ impl Source {
             let commit = payload.key.commit;
             let opened = self.run_keys.open(
                 payload.key.tier,
+                payload.key.key_version,
                 &payload.media,
                 &commit,
                 &payload.key.wrapped_dek,
