@@ -27,6 +27,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// A PostgreSQL to use instead of the embedded one, and nothing else.
     pub database_url: Option<String>,
+    /// The database of the keys of runs; without it they are in the evidence's.
+    pub key_database_url: Option<String>,
     /// Folder of PostgreSQL's programs, where they are in none of the known places.
     pub postgres_bin: Option<PathBuf>,
     /// Folder of the keys; by default `keys` in the data folder.
@@ -107,8 +109,9 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
             (Some(cluster), url)
         }
     };
-    Store::migrate(&url).await?;
-    let store = Store::connect(&url, config.connections).await?;
+    let key_url = config.key_database_url.as_deref();
+    Store::migrate(&url, key_url).await?;
+    let store = Store::connect(&url, key_url, config.connections).await?;
     let keys = config.keys_folder();
     let empty = store.first_tenant().await?.is_none();
     let vault = Vault::open(&keys, config.root_key.as_deref(), empty)?;
@@ -116,6 +119,7 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
     let recorder = Recorder::new(store, Arc::new(vault), redaction);
     // Rather no server than one that finds out at the first frame that keys are lost.
     recorder.ready().await?;
+    recorder.check_keys().await?;
     let token = match first_token(&recorder, config).await? {
         Some(token) => {
             let path = config.data_dir.join(TOKEN_FILE);

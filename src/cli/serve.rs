@@ -24,6 +24,14 @@ pub struct Place {
     /// PostgreSQL to use; without it the server runs an embedded one in its data folder
     #[arg(long, env = "DATABASE_URL", value_name = "URL", hide_env_values = true)]
     pub database_url: Option<String>,
+    /// PostgreSQL for the keys of runs; without it they are in a schema of their own beside the evidence
+    #[arg(
+        long,
+        env = "ONRECORD_KEY_DATABASE_URL",
+        value_name = "URL",
+        hide_env_values = true
+    )]
+    pub key_database_url: Option<String>,
     /// Folder with PostgreSQL's programs, for the embedded one
     #[arg(long, env = "ONRECORD_POSTGRES_BIN", value_name = "DIR")]
     pub postgres_bin: Option<PathBuf>,
@@ -55,6 +63,7 @@ impl Place {
         Ok(Config {
             data_dir,
             database_url: self.database_url.clone().filter(|url| !url.is_empty()),
+            key_database_url: self.key_database_url.clone().filter(|url| !url.is_empty()),
             postgres_bin: self.postgres_bin.clone(),
             keys: self.keys.clone(),
             root_key: self.root_key.clone().or(credential),

@@ -157,7 +157,9 @@ impl Source {
                 return Err(ExportError::Erased(self.row.run.clone()));
             }
             Some(key) => {
-                let salt = self.run_keys.salt(key.tier, &commit, &key.wrapped_dek);
+                let salt = self
+                    .run_keys
+                    .salt(key.tier, key.key_version, &commit, &key.wrapped_dek);
                 let salt = salt.map_err(|_| ExportError::Payload {
                     run: self.row.run.clone(),
                     commit,

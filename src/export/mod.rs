@@ -116,8 +116,7 @@ impl Recorder {
                 let row = store::runs::find(&mut tx, &run)
                     .await?
                     .ok_or(RecordError::NoRun(run))?;
-                let wrapped = store::runs::keys(&mut tx, &row.run).await?;
-                let run_keys = keys.open_run(&row.run, &wrapped)?;
+                let run_keys = recorder.read_run_keys(&caller.tenant, &row.run).await?;
                 let seal = match &row.sealed {
                     Some(sealed) => {
                         Some(store::ledger::entry(&mut tx, &caller.tenant, sealed.index).await?)

@@ -90,6 +90,7 @@ impl Source {
             }
             let opened = self.run_keys.open(
                 payload.key.tier,
+                payload.key.key_version,
                 &payload.media,
                 &commit,
                 &payload.key.wrapped_dek,

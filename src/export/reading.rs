@@ -72,6 +72,7 @@ impl Recorder {
         let opened = offload(stored.ciphertext.len(), || {
             run_keys.open(
                 stored.key.tier,
+                stored.key.key_version,
                 &stored.media,
                 &hash,
                 &stored.key.wrapped_dek,

@@ -59,7 +59,6 @@ impl Recorder {
         turn: u64,
         withhold: &Withhold,
     ) -> Result<(Vec<u8>, Vec<Hash>), RecordError> {
-        let keys = self.keys(&caller.tenant).await?;
         let mut tx = self.store.snapshot(&caller.tenant).await?;
         let row = store::runs::find(&mut tx, run)
             .await?
@@ -92,7 +91,7 @@ impl Recorder {
             Ok::<_, Infallible>(merkle::root_of(subtree.iter().copied()))
         });
         let Ok(path) = path;
-        let run_keys = keys.open_run(run, &store::runs::keys(&mut tx, run).await?)?;
+        let run_keys = self.read_run_keys(&caller.tenant, run).await?;
         let erasures = Erasures::of(&mut tx, &caller.tenant, run).await?;
         let mut disclosures = Vec::new();
         let mut committed = Vec::new();
@@ -119,7 +118,7 @@ impl Recorder {
                 (Told::Withheld, _) => Disclosure::of(commit, State::Withheld),
                 (Told::Disclosed, Some(stored)) => {
                     let opened = offload(stored.ciphertext.len(), || {
-                        run_keys.open(stored.key.tier, &stored.media, &commit, &stored.key.wrapped_dek, &stored.ciphertext)
+                        run_keys.open(stored.key.tier, stored.key.key_version, &stored.media, &commit, &stored.key.wrapped_dek, &stored.ciphertext)
                     });
                     let opened = opened.map_err(|_| {
                         tracing::error!(error = %ExportError::Payload { run: run.clone(), commit }, frame = seq, "a turn proof broke off");

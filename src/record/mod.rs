@@ -26,6 +26,7 @@ pub(crate) use prepare::offload;
 use crate::access::{AccessError, Tokens};
 use crate::ledger::LedgerError;
 use crate::redact::RuleSet;
+use crate::store::keys::Added;
 use crate::store::{self, Failure, Store, StoreError};
 use crate::vault::{RunKeys, Vault, VaultError};
 use intake::IntakeError;
@@ -318,6 +319,17 @@ impl Recorder {
         Ok(())
     }
 
+    /// Whether the database of keys is that of these runs.
+    ///
+    /// # Errors
+    /// [`StoreError::NoKeys`]: it has none of a tenant that has runs.
+    pub async fn check_keys(&self) -> Result<(), RecordError> {
+        for (tenant, _) in self.store.tenants().await? {
+            self.store.check_keys(&tenant).await?;
+        }
+        Ok(())
+    }
+
     /// The keys of a tenant.
     pub(crate) async fn keys(
         &self,
@@ -334,6 +346,50 @@ impl Recorder {
         Ok(self.vault.tenant(tenant, &origin)?)
     }
 
+    /// The keys of a tenant as they lie in the folder now.
+    async fn reread_keys(
+        &self,
+        tenant: &TenantId,
+    ) -> Result<Arc<crate::vault::TenantKeys>, RecordError> {
+        let origin = self.store.origin(tenant).await?;
+        let origin = origin.ok_or_else(|| RecordError::NoTenant(tenant.clone()))?;
+        Ok(self.vault.reread(tenant, &origin)?)
+    }
+
+    /// The keys of a run as they are in the database now; empty where there is no such run.
+    pub(crate) async fn read_run_keys(
+        &self,
+        tenant: &TenantId,
+        run: &RunId,
+    ) -> Result<RunKeys, RecordError> {
+        let keys = self.keys(tenant).await?;
+        let wrapped = self.store.run_keys(tenant, run).await?;
+        match keys.open_run(run, &wrapped) {
+            // Another process made that epoch after this one read the folder.
+            Err(VaultError::Epoch { .. }) => {
+                Ok(self.reread_keys(tenant).await?.open_run(run, &wrapped)?)
+            }
+            other => Ok(other?),
+        }
+    }
+
+    /// Makes the keys of a new run, which are durable when this returns. A crash after it leaves keys that no run
+    /// uses, and never a run without keys.
+    async fn new_run_keys(&self, tenant: &TenantId, run: &RunId) -> Result<RunKeys, RecordError> {
+        let (keys, wrapped) = self.keys(tenant).await?.new_run(run)?;
+        if self.store.add_run_keys(tenant, run, &wrapped).await? == Added::Done {
+            return Ok(keys);
+        }
+        // Another process closed the epoch, and its successor's key was in the folder before.
+        let (keys, wrapped) = self.reread_keys(tenant).await?.new_run(run)?;
+        match self.store.add_run_keys(tenant, run, &wrapped).await? {
+            Added::Done => Ok(keys),
+            Added::EpochClosed => {
+                Err(store::contradiction("keys.epochs", "closed_at", tenant).into())
+            }
+        }
+    }
+
     /// The keys of a run, opened once and kept while the run is written to.
     pub(crate) async fn run_keys(
         &self,
@@ -347,14 +403,10 @@ impl Recorder {
         let recorder = self.clone();
         Box::pin(self.detached(async move {
             let (tenant, run) = &key;
-            let tenant_keys = recorder.keys(tenant).await?;
-            let mut tx = recorder.store.begin(tenant).await?;
-            let wrapped = store::runs::keys(&mut tx, run).await?;
-            tx.commit().await.map_err(StoreError::from)?;
-            if wrapped.is_empty() {
+            let keys = Arc::new(recorder.read_run_keys(tenant, run).await?);
+            if keys.is_empty() {
                 return Err(RecordError::NoRun(run.clone()));
             }
-            let keys = Arc::new(tenant_keys.open_run(run, &wrapped)?);
             recorder.open_keys().put(key, keys.clone());
             Ok(keys)
         }))

@@ -71,7 +71,7 @@ impl Recorder {
         Ok((tenant, token))
     }
 
-    /// Opens a run: its session frame, its number and its ledger entry, in one transaction. A retry with
+    /// Opens a run: its keys, and then its session frame, its number and its ledger entry, in one transaction. A retry with
     /// the same key finds the run that it opened.
     pub async fn open(
         &self,
@@ -102,7 +102,7 @@ impl Recorder {
         if let Some(key) = &key
             && let Some(run) = store::runs::opened_with(&mut tx, &caller.tenant, key).await?
         {
-            let run_keys = keys.open_run(&run, &store::runs::keys(&mut tx, &run).await?)?;
+            let run_keys = self.read_run_keys(&caller.tenant, &run).await?;
             let sameness = Sameness {
                 key,
                 result_key: None,
@@ -113,7 +113,7 @@ impl Recorder {
         }
         let at = ledger::next_time(&tenant)?;
         let run = vault::new_run_id(u64::try_from(at.micros() / 1_000).unwrap_or(0))?;
-        let (run_keys, wrapped) = keys.new_run(&run)?;
+        let run_keys = self.new_run_keys(&caller.tenant, &run).await?;
         let run_no = tenant.next_run_no;
         let body = session.complete(run_no, &tenant.origin)?;
         let prepared = Prepared::new(
@@ -156,7 +156,6 @@ impl Recorder {
             open_key: key.as_deref(),
             agent: session.agent.as_deref(),
             open_index: entry.index,
-            keys: &wrapped,
         };
         store::runs::insert(&mut tx, &new).await?;
         let payloads: Vec<_> = prepared.rows(0).collect();

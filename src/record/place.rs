@@ -176,13 +176,13 @@ pub(crate) async fn retried(
     }))
 }
 
-/// The keys of all payloads of some frames, as `(tier, commit, wrapped DEK)` in their order; `None`
-/// where one of the payloads is not there any more.
+/// The keys of all payloads of some frames, as `(tier, key version, commit, wrapped DEK)` in their order;
+/// `None` where one of the payloads is not there any more.
 async fn all_payload_keys(
     tx: &mut Tx,
     run: &RunId,
     seqs: &[u64],
-) -> Result<Option<Vec<(i16, Hash, Vec<u8>)>>, RecordError> {
+) -> Result<Option<Vec<(i16, i16, Hash, Vec<u8>)>>, RecordError> {
     let mut stored = store::payloads::keys_of_frames(tx, run, seqs).await?;
     let mut keys = Vec::new();
     for seq in seqs {
@@ -193,11 +193,14 @@ async fn all_payload_keys(
         if committed != Some(of_frame.len()) {
             return Ok(None);
         }
-        keys.extend(
-            of_frame
-                .into_iter()
-                .map(|payload| (payload.tier, payload.commit, payload.wrapped_dek)),
-        );
+        keys.extend(of_frame.into_iter().map(|payload| {
+            (
+                payload.tier,
+                payload.key_version,
+                payload.commit,
+                payload.wrapped_dek,
+            )
+        }));
     }
     Ok(Some(keys))
 }

@@ -1,15 +1,16 @@
 //! What a database is like, for whoever looks after it: read, and nothing changed.
 
+use super::migrate::{KEY_MIGRATIONS, MIGRATIONS};
 use super::time::Time;
-use super::{MIGRATIONS, StoreError, connect};
+use super::{StoreError, connect};
 use onrecord_core::timestamp::Timestamp;
+use sqlx::migrate::Migrator;
 use sqlx::{Connection as _, PgConnection};
 
 /// Tables of evidence, which nobody may change.
-const APPEND_ONLY: [&str; 6] = [
+const APPEND_ONLY: [&str; 5] = [
     "frames",
     "payloads",
-    "run_keys",
     "ledger_entries",
     "ledger_nodes",
     "checkpoints",
@@ -89,7 +90,7 @@ pub async fn check(url: &str) -> Result<DatabaseFacts, StoreError> {
     let now: Time = sqlx::query_scalar("select clock_timestamp()")
         .fetch_one(&mut connection)
         .await?;
-    let migrations = migrations(&mut connection).await?;
+    let migrations = migrations(&mut connection, &MIGRATIONS).await?;
     let (mut unprotected, mut tenants) = (Vec::new(), Vec::new());
     if migrations != Migrations::None {
         unprotected = unprotected_tables(&mut connection, may_serve.is_some()).await?;
@@ -112,19 +113,24 @@ pub async fn check(url: &str) -> Result<DatabaseFacts, StoreError> {
     })
 }
 
-async fn migrations(connection: &mut PgConnection) -> Result<Migrations, StoreError> {
-    let exists: bool = sqlx::query_scalar("select to_regclass('_sqlx_migrations') is not null")
+async fn migrations(
+    connection: &mut PgConnection,
+    migrator: &Migrator,
+) -> Result<Migrations, StoreError> {
+    let table = &migrator.table_name;
+    let exists: bool = sqlx::query_scalar("select to_regclass($1) is not null")
+        .bind(&**table)
         .fetch_one(&mut *connection)
         .await?;
     if !exists {
         return Ok(Migrations::None);
     }
-    let applied: Vec<(i64, Vec<u8>)> = sqlx::query_as(
-        "select version, checksum from _sqlx_migrations where success order by version",
-    )
-    .fetch_all(&mut *connection)
-    .await?;
-    let known: Vec<(i64, Vec<u8>)> = MIGRATIONS
+    // The name is one of ours.
+    let applied = format!("select version, checksum from {table} where success order by version");
+    let applied: Vec<(i64, Vec<u8>)> = sqlx::query_as(sqlx::AssertSqlSafe(applied))
+        .fetch_all(&mut *connection)
+        .await?;
+    let known: Vec<(i64, Vec<u8>)> = migrator
         .iter()
         .map(|one| (one.version, one.checksum.to_vec()))
         .collect();
@@ -139,6 +145,42 @@ async fn migrations(connection: &mut PgConnection) -> Result<Migrations, StoreEr
         }
     } else {
         Migrations::Foreign
+    })
+}
+
+/// The database of the keys of runs as it was found.
+#[derive(Clone, Debug)]
+pub struct KeyFacts {
+    /// Migrations of its schema that were applied.
+    pub migrations: Migrations,
+    /// What protects the keys and is not there, each in words.
+    pub unprotected: Vec<String>,
+}
+
+/// Looks at the database of the keys of runs.
+///
+/// # Errors
+/// It cannot be reached, or the role may not look.
+pub async fn check_keys(url: &str) -> Result<KeyFacts, StoreError> {
+    let mut connection = connect(url).await?;
+    let migrations = migrations(&mut connection, &KEY_MIGRATIONS).await?;
+    let mut unprotected = Vec::new();
+    if migrations != Migrations::None {
+        unprotected = sqlx::query_scalar(
+            "select 'table ' || name || ' has no row security' from unnest(array['keys.epochs', 'keys.run_keys']) as name
+             where not coalesce((select relrowsecurity from pg_class where oid = to_regclass(name)), false)
+             union all
+             select 'onrecord_app may ' || verb || ' ' || name
+             from (values ('keys.epochs', 'delete'), ('keys.epochs', 'truncate'), ('keys.run_keys', 'truncate')) as may (name, verb)
+             where to_regclass(name) is not null and has_table_privilege('onrecord_app', to_regclass(name), verb)",
+        )
+        .fetch_all(&mut connection)
+        .await?;
+    }
+    connection.close().await?;
+    Ok(KeyFacts {
+        migrations,
+        unprotected,
     })
 }
 

@@ -7,7 +7,9 @@ pub(crate) mod append;
 pub mod check;
 pub(crate) mod frames;
 pub(crate) mod id;
+pub(crate) mod keys;
 pub(crate) mod ledger;
+mod migrate;
 pub(crate) mod payloads;
 pub(crate) mod runs;
 pub(crate) mod tenants;
@@ -17,7 +19,6 @@ pub mod yardstick;
 
 use onrecord_core::digest::Hash;
 use onrecord_core::id::TenantId;
-use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgPoolOptions, PgSeverity};
 use sqlx::{
     ConnectOptions as _, Connection as _, Executor as _, PgConnection, PgPool, Postgres,
@@ -26,8 +27,6 @@ use sqlx::{
 use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
-
-static MIGRATIONS: Migrator = sqlx::migrate!();
 
 /// What can go wrong with the database.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +54,11 @@ pub enum StoreError {
         /// The row's key.
         row: String,
     },
+    /// The database of the keys of runs is another one than that which the runs were opened with.
+    #[error(
+        "the key database has no keys of tenant {0}, which has runs: is --key-database-url the one that they were opened with?"
+    )]
+    NoKeys(TenantId),
     /// The tables are not those of this version.
     #[error(
         "the database is not migrated for this version ({0}); run `onrecord migrate --database-url URL` as the role that owns it"
@@ -160,57 +164,30 @@ pub(crate) type Tx = Transaction<'static, Postgres>;
 pub struct Store {
     pool: PgPool,
     options: Arc<PgConnectOptions>,
+    /// The database of the keys of runs, which may be the same.
+    keys: PgPool,
 }
 
 /// How long a statement may take; an append takes milliseconds, a page of a long run a second.
 const STATEMENT_TIMEOUT: &str = "30s";
 
 impl Store {
-    /// Connects as the runtime role, which owns nothing.
-    pub async fn connect(url: &str, connections: u32) -> Result<Self, StoreError> {
+    /// Connects as the runtime role, which owns nothing. `key_url` names the database of the keys of runs, where
+    /// it is not the same. To that go a quarter as many connections again: its rows are read once a run.
+    pub async fn connect(
+        url: &str,
+        key_url: Option<&str>,
+        connections: u32,
+    ) -> Result<Self, StoreError> {
         let options = options(url)?;
-        let pool = PgPoolOptions::new()
-            .max_connections(connections)
-            .acquire_timeout(Duration::from_secs(10))
-            .after_connect(|connection, _| Box::pin(async move { set_up(connection).await }))
-            .connect_with(options.clone())
-            .await?;
+        let pool = self::pool(options.clone(), connections).await?;
+        let key_options = key_url.map_or_else(|| Ok(options.clone()), self::options)?;
+        let keys = self::pool(key_options, (connections / 4).max(2)).await?;
         Ok(Self {
             pool,
             options: Arc::new(options),
+            keys,
         })
-    }
-
-    /// Brings the tables of a database to this version, as a role that may own them.
-    ///
-    /// Returns whether anything was to be done.
-    pub async fn migrate(url: &str) -> Result<bool, StoreError> {
-        let mut connection = connect(url).await?;
-        let encoding: String = sqlx::query_scalar("select getdatabaseencoding()")
-            .fetch_one(&mut connection)
-            .await?;
-        if encoding != "UTF8" {
-            return Err(StoreError::Encoding(encoding));
-        }
-        let before = applied(&mut connection).await?;
-        if before < MIGRATIONS.iter().count() {
-            // No statement timeout here: a migration of a large table may take hours.
-            connection.execute("set statement_timeout = 0").await?;
-            MIGRATIONS
-                .run(&mut connection)
-                .await
-                .map_err(|error| StoreError::Migration(error.to_string()))?;
-        }
-        let after = applied(&mut connection).await?;
-        connection.close().await?;
-        if after == MIGRATIONS.iter().count() {
-            Ok(after > before)
-        } else {
-            Err(StoreError::Migration(format!(
-                "{after} migrations applied, this version has {}",
-                MIGRATIONS.iter().count()
-            )))
-        }
     }
 
     /// Makes a database of a cluster of ours, if it is not there.
@@ -239,9 +216,10 @@ impl Store {
         Ok(tx)
     }
 
-    /// Whether the database answers.
+    /// Whether the database answers, and that of the keys of runs.
     pub async fn ping(&self) -> Result<(), StoreError> {
         sqlx::query("select 1").execute(&self.pool).await?;
+        sqlx::query("select 1").execute(&self.keys).await?;
         Ok(())
     }
 
@@ -283,10 +261,24 @@ impl Store {
         &self.pool
     }
 
+    fn key_pool(&self) -> &PgPool {
+        &self.keys
+    }
+
     /// Waits for all connections to come back and closes them.
     pub async fn close(&self) {
         self.pool.close().await;
+        self.keys.close().await;
     }
+}
+
+async fn pool(options: PgConnectOptions, connections: u32) -> Result<PgPool, StoreError> {
+    Ok(PgPoolOptions::new()
+        .max_connections(connections)
+        .acquire_timeout(Duration::from_secs(10))
+        .after_connect(|connection, _| Box::pin(async move { set_up(connection).await }))
+        .connect_with(options)
+        .await?)
 }
 
 /// What every connection begins with that serves requests.
@@ -324,20 +316,6 @@ fn options(url: &str) -> Result<PgConnectOptions, StoreError> {
             ("TimeZone", "UTC"),
         ])
         .disable_statement_logging())
-}
-
-/// Migrations that were applied, 0 for a database that never was migrated.
-async fn applied(connection: &mut PgConnection) -> Result<usize, StoreError> {
-    let exists: bool = sqlx::query_scalar("select to_regclass('_sqlx_migrations') is not null")
-        .fetch_one(&mut *connection)
-        .await?;
-    if !exists {
-        return Ok(0);
-    }
-    let count: i64 = sqlx::query_scalar("select count(*) from _sqlx_migrations where success")
-        .fetch_one(&mut *connection)
-        .await?;
-    Ok(usize::try_from(count).unwrap_or(usize::MAX))
 }
 
 /// Names a row that is not as the model says.

@@ -26,6 +26,8 @@ pub(crate) struct PayloadKey {
     pub(crate) commit: Hash,
     pub(crate) seq: u64,
     pub(crate) tier: i16,
+    /// Version of the run's key that wraps this one.
+    pub(crate) key_version: i16,
     pub(crate) wrapped_dek: Vec<u8>,
 }
 
@@ -78,6 +80,8 @@ fn read_key(row: &sqlx::postgres::PgRow) -> Result<PayloadKey, StoreError> {
         commit: hash(row.try_get("commit")?, "payloads", "commit")?,
         seq: unsigned(row.try_get("seq")?, "payloads", "seq")?,
         tier: row.try_get("tier")?,
+        // No key of a run was ever renewed.
+        key_version: 0,
         wrapped_dek: row.try_get("wrapped_dek")?,
     })
 }

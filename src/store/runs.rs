@@ -3,7 +3,6 @@
 use super::id::Uuid;
 use super::time::Time;
 use super::{StoreError, Tx, contradiction, hash, signed, unsigned};
-use crate::vault::WrappedRunKey;
 use onrecord_core::chain::Chain;
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::timestamp::Timestamp;
@@ -130,10 +129,9 @@ pub(crate) struct NewRun<'a> {
     pub(crate) open_key: Option<&'a str>,
     pub(crate) agent: Option<&'a str>,
     pub(crate) open_index: u64,
-    pub(crate) keys: &'a [WrappedRunKey],
 }
 
-/// Adds a run and its keys.
+/// Adds a run, whose keys are durable already.
 pub(crate) async fn insert(tx: &mut Tx, new: &NewRun<'_>) -> Result<(), StoreError> {
     let chain = new.chain;
     sqlx::query(
@@ -152,37 +150,7 @@ pub(crate) async fn insert(tx: &mut Tx, new: &NewRun<'_>) -> Result<(), StoreErr
     .bind(chain.to_bytes())
     .execute(&mut **tx)
     .await?;
-    for key in new.keys {
-        sqlx::query(
-            "insert into run_keys (run, tier, tenant, epoch, wrapped) values ($1, $2, $3, $4, $5)",
-        )
-        .bind(Uuid::from(chain.run()))
-        .bind(key.tier)
-        .bind(chain.tenant().as_str())
-        .bind(key.epoch)
-        .bind(&key.wrapped)
-        .execute(&mut **tx)
-        .await?;
-    }
     Ok(())
-}
-
-/// The keys of a run that were not erased.
-pub(crate) async fn keys(tx: &mut Tx, run: &RunId) -> Result<Vec<WrappedRunKey>, StoreError> {
-    let rows =
-        sqlx::query("select tier, epoch, wrapped from run_keys where run = $1 order by tier")
-            .bind(Uuid::from(run))
-            .fetch_all(&mut **tx)
-            .await?;
-    rows.iter()
-        .map(|row| {
-            Ok(WrappedRunKey {
-                tier: row.try_get("tier")?,
-                epoch: row.try_get("epoch")?,
-                wrapped: row.try_get("wrapped")?,
-            })
-        })
-        .collect()
 }
 
 /// Writes where the seal is.

@@ -140,25 +140,36 @@ pub(crate) fn open_payload(
     Ok(padded)
 }
 
-/// `HMAC-SHA256(HKDF(key, "onrecord/fingerprint/1\n" ‖ run), secret)`
+/// `HKDF(fingerprint key, "onrecord/fingerprint/1\n" ‖ run)`: the key of a run's fingerprints of secrets
 /// (`docs/spec/payloads.md`, "Fingerprints of secrets").
-pub(crate) fn secret_fingerprint(
-    key: &Key,
-    run: &RunId,
-    secret: &[u8],
-) -> Result<Hash, VaultError> {
-    let info: [&[u8]; 2] = [b"onrecord/fingerprint/1\n", run.as_str().as_bytes()];
-    let key = derive::<32>(&key[..], &info)?;
+pub(crate) fn fingerprint_key(key: &Key, run: &RunId) -> Result<Key, VaultError> {
+    derive::<32>(
+        &key[..],
+        &[b"onrecord/fingerprint/1\n", run.as_str().as_bytes()],
+    )
+}
+
+/// `HMAC-SHA256(key of the run's fingerprints, secret)`
+pub(crate) fn secret_fingerprint(key: &Key, secret: &[u8]) -> Result<Hash, VaultError> {
     let mut mac = Hmac::<Sha256>::new_from_slice(&key[..]).map_err(|_| VaultError::Cipher)?;
     mac.update(secret);
     Ok(Hash(mac.finalize().into_bytes().into()))
 }
 
-/// `HKDF(run key ‖ DEKs, "onrecord/request/1\n")`: the key by which the sameness of a retry is told. It needs every DEK of
+/// `HKDF(fingerprint key, "onrecord/request-key/1\n" ‖ run)`: what the keys of a run's request MACs are made of
+/// (`docs/spec/payloads.md`, "Sameness of a retry").
+pub(crate) fn request_base(key: &Key, run: &RunId) -> Result<Key, VaultError> {
+    derive::<32>(
+        &key[..],
+        &[b"onrecord/request-key/1\n", run.as_str().as_bytes()],
+    )
+}
+
+/// `HKDF(base ‖ DEKs, "onrecord/request/1\n")`: the key by which the sameness of a retry is told. It needs every DEK of
 /// the frame, so that erasing one payload takes the fingerprint of the request with it.
-pub(crate) fn request_key(run_key: &Key, deks: &[Key]) -> Result<Key, VaultError> {
+pub(crate) fn request_key(base: &Key, deks: &[Key]) -> Result<Key, VaultError> {
     let mut ikm = Zeroizing::new(Vec::with_capacity(32 * (1 + deks.len())));
-    ikm.extend_from_slice(&run_key[..]);
+    ikm.extend_from_slice(&base[..]);
     for dek in deks {
         ikm.extend_from_slice(&dek[..]);
     }

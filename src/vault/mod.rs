@@ -1,25 +1,28 @@
 //! The vault: the only room that holds secrets and randomness.
 //!
 //! A root key opens the keys of the tenants, which are files beside it and never in Postgres: the seal
-//! key, the ledger's key and the epoch keys. An epoch key wraps the keys of runs (one a run and tier),
-//! those wrap the keys of payloads, and both lie wrapped in the database. Whoever has the database
-//! alone opens nothing, and destroying a key makes everything below it unreadable.
+//! key, the ledger's key, the fingerprint key and the epoch keys. An epoch key wraps the keys of runs
+//! (of each run and tier one, and another one whenever it is renewed), those wrap the keys of payloads,
+//! and both lie wrapped in databases. Whoever has the databases alone opens nothing, and destroying a
+//! key makes everything below it unreadable.
 
 mod cipher;
 mod files;
 pub(crate) mod random;
+mod run;
 mod signer;
 mod survey;
 
+pub use run::{OpenedPayload, RunKeys, SealedPayload, WrappedRunKey};
 pub use signer::{LedgerKey, PublicKey, SealKey};
 pub use survey::TenantFolder;
 
-use cipher::{Key, Place};
+use cipher::Key;
 use onrecord_core::digest::Hash;
 use onrecord_core::id::{Origin, RunId, TenantId};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use zeroize::Zeroizing;
 
 /// Retention tiers, each with a run key of its own.
@@ -37,6 +40,22 @@ pub enum VaultError {
     /// A key file is malformed.
     #[error("a key is malformed")]
     Key,
+    /// A key is wrapped by an epoch's that is not in the keys folder, or was not when it was read.
+    #[error(
+        "the key of epoch {epoch} is not in the keys folder: it was destroyed, or made elsewhere"
+    )]
+    Epoch {
+        /// The epoch.
+        epoch: i32,
+    },
+    /// A run has no such key: it was destroyed, with all payloads under it.
+    #[error("the run has no key of tier {tier} and version {version}")]
+    NoRunKey {
+        /// The tier.
+        tier: i16,
+        /// The version.
+        version: i16,
+    },
     /// A signature did not verify with its own public key.
     #[error("a signature made here does not verify; the machine or its memory is faulty")]
     Signature,
@@ -103,50 +122,10 @@ pub struct TenantKeys {
     tenant: TenantId,
     seal: SealKey,
     ledger: LedgerKey,
+    /// Of it are the keys of runs for what outlives the keys of their tiers.
+    fingerprint: Key,
     epochs: HashMap<i32, Key>,
     epoch: i32,
-}
-
-/// A key of a run and tier as it lies in the database.
-#[derive(Clone, Debug)]
-pub struct WrappedRunKey {
-    /// 0 to 3.
-    pub tier: i16,
-    /// The epoch whose key wraps it.
-    pub epoch: i32,
-    /// The wrapped bytes.
-    pub wrapped: Vec<u8>,
-}
-
-/// The keys of a run, one a tier; those whose tier was erased are gone.
-pub struct RunKeys {
-    tenant: TenantId,
-    run: RunId,
-    keys: HashMap<i16, Key>,
-    /// [`cipher::request_key`] of requests without payloads, which is the same for all of them.
-    request_key: OnceLock<Key>,
-}
-
-/// A payload as it is stored.
-pub struct SealedPayload {
-    /// The commitment.
-    pub commit: Hash,
-    /// Length after padding, in bytes.
-    pub size: u64,
-    /// `size` + 16 bytes.
-    pub ciphertext: Vec<u8>,
-    /// The payload's key under the run's.
-    pub wrapped_dek: Vec<u8>,
-    /// For the fingerprint of the request.
-    dek: Key,
-}
-
-/// A payload as it is disclosed.
-pub struct OpenedPayload {
-    /// What was said.
-    pub plaintext: Vec<u8>,
-    /// The salt of its commitment.
-    pub salt: Hash,
 }
 
 impl Vault {
@@ -184,15 +163,24 @@ impl Vault {
         let folder = self.folder.join(tenant.as_str());
         files::private_folder(&folder)?;
         for name in ["seal", "ledger", "epoch-1"] {
-            let secret = Zeroizing::new(random::bytes::<32>()?);
-            let wrapped = cipher::wrap(&self.root, &label(tenant, name), &secret[..])?;
-            let text = format!("{}\n", onrecord_core::digest::hex(&wrapped));
-            let path = folder.join(format!("{name}.key"));
-            if !files::write_new(&path, text.as_bytes())? {
+            if !self.make_key(tenant, name)? {
+                let path = folder.join(format!("{name}.key"));
                 return Err(VaultError::Taken { path });
             }
         }
         self.tenant(tenant, origin)
+    }
+
+    /// Makes a key of a tenant, durable when this returns; false where there is one of that name.
+    fn make_key(&self, tenant: &TenantId, name: &str) -> Result<bool, VaultError> {
+        let secret = Zeroizing::new(random::bytes::<32>()?);
+        let wrapped = cipher::wrap(&self.root, &label(tenant, name), &secret[..])?;
+        let text = format!("{}\n", onrecord_core::digest::hex(&wrapped));
+        let path = self
+            .folder
+            .join(tenant.as_str())
+            .join(format!("{name}.key"));
+        files::write_new(&path, text.as_bytes())
     }
 
     /// The keys of a tenant, where they were opened before.
@@ -213,6 +201,15 @@ impl Vault {
         if let Some(keys) = self.known(tenant) {
             return Ok(keys);
         }
+        self.reread(tenant, origin)
+    }
+
+    /// The keys of a tenant as they lie in the folder now: another process may have made an epoch.
+    pub fn reread(
+        &self,
+        tenant: &TenantId,
+        origin: &Origin,
+    ) -> Result<Arc<TenantKeys>, VaultError> {
         let keys = Arc::new(self.load(tenant, origin)?);
         self.tenants
             .write()
@@ -244,10 +241,15 @@ impl Vault {
             epochs.insert(1, key("epoch-1")?);
         }
         let epoch = epochs.keys().copied().max().ok_or(VaultError::Key)?;
+        // Tenants of before this key was thought of have none. Where another process was first, its key is the key.
+        if !folder.join("fingerprint.key").exists() {
+            self.make_key(tenant, "fingerprint")?;
+        }
         Ok(TenantKeys {
             tenant: tenant.clone(),
             seal: SealKey::new(&*key("seal")?)?,
             ledger: LedgerKey::new(&*key("ledger")?, origin)?,
+            fingerprint: key("fingerprint")?,
             epochs,
             epoch,
         })
@@ -256,14 +258,6 @@ impl Vault {
 
 fn label(tenant: &TenantId, name: &str) -> String {
     format!("onrecord/tenant-key/1\n{tenant}\n{name}")
-}
-
-fn run_label(tenant: &TenantId, run: &RunId, tier: i16) -> String {
-    format!("onrecord/run-key/1\n{tenant}\n{run}\n{tier}")
-}
-
-fn dek_label(run: &RunId, commit: &Hash) -> String {
-    format!("onrecord/dek/1\n{run}\n{commit}")
 }
 
 impl TenantKeys {
@@ -275,162 +269,6 @@ impl TenantKeys {
     /// The key that signs checkpoints.
     pub fn ledger(&self) -> &LedgerKey {
         &self.ledger
-    }
-
-    /// Makes the keys of a new run, one a tier.
-    pub fn new_run(&self, run: &RunId) -> Result<(RunKeys, Vec<WrappedRunKey>), VaultError> {
-        let epoch_key = self.epochs.get(&self.epoch).ok_or(VaultError::Key)?;
-        let mut keys = HashMap::new();
-        let mut wrapped = Vec::new();
-        for tier in 0..i16::from(TIERS) {
-            let key = Zeroizing::new(random::bytes::<32>()?);
-            let bytes = cipher::wrap(epoch_key, &run_label(&self.tenant, run, tier), &key[..])?;
-            wrapped.push(WrappedRunKey {
-                tier,
-                epoch: self.epoch,
-                wrapped: bytes,
-            });
-            keys.insert(tier, key);
-        }
-        Ok((
-            RunKeys {
-                tenant: self.tenant.clone(),
-                run: run.clone(),
-                keys,
-                request_key: OnceLock::new(),
-            },
-            wrapped,
-        ))
-    }
-
-    /// Opens the keys of a run.
-    pub fn open_run(&self, run: &RunId, wrapped: &[WrappedRunKey]) -> Result<RunKeys, VaultError> {
-        let mut keys = HashMap::new();
-        for one in wrapped {
-            let epoch_key = self.epochs.get(&one.epoch).ok_or(VaultError::Key)?;
-            keys.insert(
-                one.tier,
-                cipher::unwrap_key(
-                    epoch_key,
-                    &run_label(&self.tenant, run, one.tier),
-                    &one.wrapped,
-                )?,
-            );
-        }
-        Ok(RunKeys {
-            tenant: self.tenant.clone(),
-            run: run.clone(),
-            keys,
-            request_key: OnceLock::new(),
-        })
-    }
-}
-
-impl RunKeys {
-    fn key(&self, tier: i16) -> Result<&Key, VaultError> {
-        self.keys.get(&tier).ok_or(VaultError::Key)
-    }
-
-    fn place<'a>(&'a self, media: &'a str) -> Place<'a> {
-        Place {
-            tenant: &self.tenant,
-            run: &self.run,
-            media,
-        }
-    }
-
-    /// Commits to a payload and encrypts it under a key of its own.
-    pub fn seal(
-        &self,
-        tier: i16,
-        media: &str,
-        plaintext: Vec<u8>,
-    ) -> Result<SealedPayload, VaultError> {
-        let dek = Zeroizing::new(random::bytes::<32>()?);
-        let (commit, ciphertext) = cipher::seal_payload(&dek, &self.place(media), plaintext)?;
-        let wrapped_dek = cipher::wrap(self.key(tier)?, &dek_label(&self.run, &commit), &dek[..])?;
-        Ok(SealedPayload {
-            commit,
-            size: ciphertext.len() as u64 - 16,
-            ciphertext,
-            wrapped_dek,
-            dek,
-        })
-    }
-
-    fn dek(&self, tier: i16, commit: &Hash, wrapped_dek: &[u8]) -> Result<Key, VaultError> {
-        cipher::unwrap_key(self.key(tier)?, &dek_label(&self.run, commit), wrapped_dek)
-    }
-
-    /// Decrypts a payload and checks it against its commitment.
-    pub fn open(
-        &self,
-        tier: i16,
-        media: &str,
-        commit: &Hash,
-        wrapped_dek: &[u8],
-        ciphertext: &[u8],
-    ) -> Result<OpenedPayload, VaultError> {
-        let dek = self.dek(tier, commit, wrapped_dek)?;
-        let plaintext = cipher::open_payload(&dek, &self.place(media), commit, ciphertext)?;
-        Ok(OpenedPayload {
-            plaintext,
-            salt: Hash(cipher::salt(&dek)?),
-        })
-    }
-
-    /// The salt of a payload's commitment.
-    pub fn salt(&self, tier: i16, commit: &Hash, wrapped_dek: &[u8]) -> Result<Hash, VaultError> {
-        cipher::salt(&self.dek(tier, commit, wrapped_dek)?).map(Hash)
-    }
-
-    /// The fingerprint of a secret that was redacted, by which it is found to be the same elsewhere in the run.
-    pub fn secret_fingerprint(&self, secret: &[u8]) -> Result<Hash, VaultError> {
-        cipher::secret_fingerprint(self.key(0)?, &self.run, secret)
-    }
-
-    /// The fingerprint of a new frame's request, by which a retry is told from another request.
-    pub fn request_mac<'a>(
-        &self,
-        payloads: impl IntoIterator<Item = &'a SealedPayload>,
-        request: &[u8],
-    ) -> Result<[u8; 16], VaultError> {
-        let deks: Vec<Key> = payloads
-            .into_iter()
-            .map(|payload| payload.dek.clone())
-            .collect();
-        self.mac(&deks, request)
-    }
-
-    fn mac(&self, deks: &[Key], request: &[u8]) -> Result<[u8; 16], VaultError> {
-        let run_key = self.key(0)?;
-        if !deks.is_empty() {
-            return cipher::request_mac(&cipher::request_key(run_key, deks)?, request);
-        }
-        let key = match self.request_key.get() {
-            Some(key) => key,
-            None => {
-                let key = cipher::request_key(run_key, deks)?;
-                self.request_key.get_or_init(|| key)
-            }
-        };
-        cipher::request_mac(key, request)
-    }
-
-    /// Whether a request is the one that a stored frame was made of. `stored` are its payloads, those
-    /// of a result after those of its call, in their order, as `(tier, commit, wrapped DEK)`.
-    pub fn same_request(
-        &self,
-        stored: &[(i16, Hash, Vec<u8>)],
-        request: &[u8],
-        mac: &[u8],
-    ) -> Result<bool, VaultError> {
-        let deks = stored
-            .iter()
-            .map(|(tier, commit, wrapped)| self.dek(*tier, commit, wrapped))
-            .collect::<Result<Vec<Key>, _>>()?;
-        let expected = self.mac(&deks, request)?;
-        Ok(subtle::ConstantTimeEq::ct_eq(&expected[..], mac).into())
     }
 }
 

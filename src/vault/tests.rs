@@ -1,5 +1,6 @@
 //! The vault against the golden payloads, and its keys against each other.
 
+use super::cipher::Place;
 use super::*;
 use serde::Deserialize;
 
@@ -62,7 +63,8 @@ fn secrets_have_the_golden_fingerprints() {
     assert!(vectors.fingerprints.len() > 3);
     for one in vectors.fingerprints {
         let key = Zeroizing::new(unhex(&one.key).try_into().unwrap());
-        let found = cipher::secret_fingerprint(&key, &one.run, one.secret.as_bytes()).unwrap();
+        let key = cipher::fingerprint_key(&key, &one.run).unwrap();
+        let found = cipher::secret_fingerprint(&key, one.secret.as_bytes()).unwrap();
         assert_eq!(found, one.fingerprint, "{}", one.secret);
     }
 }
@@ -131,6 +133,7 @@ fn keys_survive_a_restart_and_open_nothing_of_another_run() {
         .unwrap()
         .open(
             2,
+            0,
             "text/plain",
             &sealed.commit,
             &sealed.wrapped_dek,
@@ -148,6 +151,7 @@ fn keys_survive_a_restart_and_open_nothing_of_another_run() {
         run_keys
             .open(
                 1,
+                0,
                 "text/plain",
                 &sealed.commit,
                 &sealed.wrapped_dek,
@@ -159,6 +163,7 @@ fn keys_survive_a_restart_and_open_nothing_of_another_run() {
         run_keys
             .open(
                 2,
+                0,
                 "text/html",
                 &sealed.commit,
                 &sealed.wrapped_dek,
@@ -185,10 +190,88 @@ fn a_retry_is_told_from_another_request_until_a_payload_is_erased() {
     let mac = keys
         .request_mac(std::slice::from_ref(&sealed), b"request")
         .unwrap();
-    let stored = [(2, sealed.commit, sealed.wrapped_dek)];
+    let stored = [(2, 0, sealed.commit, sealed.wrapped_dek)];
     assert!(keys.same_request(&stored, b"request", &mac).unwrap());
     assert!(!keys.same_request(&stored, b"another", &mac).unwrap());
     assert!(!keys.same_request(&[], b"request", &mac).unwrap());
+}
+
+#[test]
+fn a_renewed_key_wraps_what_is_new_and_what_survives() {
+    let folder = tempfile::tempdir().unwrap();
+    let (vault, tenant, origin) = vault(folder.path());
+    let keys = vault.create_tenant(&tenant, &origin).unwrap();
+    let run = new_run_id(1).unwrap();
+    let (first, mut wrapped) = keys.new_run(&run).unwrap();
+    assert_eq!((first.version(), first.tier_version(2)), (0, Some(0)));
+    let old = first.seal(2, "text/plain", b"kept".to_vec()).unwrap();
+    assert_eq!(old.key_version, 0);
+
+    let (renewed, row) = keys.renew(&first, 2, first.version() + 1).unwrap();
+    assert_eq!((row.tier, row.version, row.epoch), (2, 1, 1));
+    assert_eq!(renewed.version(), 1);
+    assert_eq!(
+        [1, 2, 4].map(|tier| renewed.tier_version(tier)),
+        [Some(0), Some(1), None]
+    );
+    let new = renewed.seal(2, "text/plain", b"new".to_vec()).unwrap();
+    assert_eq!(new.key_version, 1);
+    let (again, to) = renewed.rewrap(2, &old.commit, 0, &old.wrapped_dek).unwrap();
+    assert_eq!(to, 1);
+
+    // Of the rows the old key's is gone; what it wrapped opens by the new one, and by nothing else.
+    wrapped.retain(|key| key.tier != 2);
+    wrapped.push(row.clone());
+    let left = keys.open_run(&run, &wrapped).unwrap();
+    let open = |version, sealed: &SealedPayload, dek: &[u8]| {
+        let (commit, ciphertext) = (&sealed.commit, &sealed.ciphertext);
+        left.open(2, version, "text/plain", commit, dek, ciphertext)
+    };
+    assert_eq!(open(1, &old, &again).unwrap().plaintext, b"kept");
+    assert_eq!(open(1, &new, &new.wrapped_dek).unwrap().plaintext, b"new");
+    assert!(matches!(
+        open(0, &old, &old.wrapped_dek),
+        Err(VaultError::NoRunKey {
+            tier: 2,
+            version: 0
+        })
+    ));
+    assert!(open(1, &old, &old.wrapped_dek).is_err());
+    // Neither a fingerprint nor a request's MAC hangs on a tier's key.
+    let (secret, request) = (b"the secret words", b"request");
+    assert_eq!(
+        left.secret_fingerprint(secret).unwrap(),
+        first.secret_fingerprint(secret).unwrap()
+    );
+    let mac = first.request_mac([], request).unwrap();
+    assert!(left.same_request(&[], request, &mac).unwrap());
+    let mac = first.request_mac([&old], request).unwrap();
+    let stored = [(2, 1, old.commit, again)];
+    assert!(left.same_request(&stored, request, &mac).unwrap());
+    // A version is bound to its place.
+    let moved = WrappedRunKey { version: 2, ..row };
+    assert!(keys.open_run(&run, &[moved]).is_err());
+}
+
+#[test]
+fn what_was_recorded_before_there_was_a_fingerprint_key_is_known_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, tenant, origin) = vault(folder.path());
+    first.create_tenant(&tenant, &origin).unwrap();
+    let file = folder.path().join(tenant.as_str()).join("fingerprint.key");
+    std::fs::remove_file(&file).unwrap();
+    let (again, ..) = vault(folder.path());
+    let keys = again.tenant(&tenant, &origin).unwrap();
+    assert!(file.exists(), "it is made where it is missed");
+    let run = new_run_id(1).unwrap();
+    let (run_keys, wrapped) = keys.new_run(&run).unwrap();
+    let label = format!("onrecord/run-key/1\n{tenant}\n{run}\n0");
+    let tier = cipher::unwrap_key(&keys.epochs[&1], &label, &wrapped[0].wrapped).unwrap();
+    let key = cipher::request_key(&tier, &[]).unwrap();
+    let mac = cipher::request_mac(&key, b"request").unwrap();
+    assert!(run_keys.same_request(&[], b"request", &mac).unwrap());
+    assert!(!run_keys.same_request(&[], b"another", &mac).unwrap());
+    assert_ne!(run_keys.request_mac([], b"request").unwrap(), mac);
 }
 
 #[test]

@@ -62,6 +62,7 @@ impl TestDatabase {
         Config {
             data_dir: data_dir.to_owned(),
             database_url: Some(self.url.clone()),
+            key_database_url: None,
             postgres_bin: None,
             keys: None,
             root_key: None,

@@ -87,7 +87,12 @@ async fn nobody_changes_what_is_recorded() {
         "update tokens set roles = '{admin}'",
         "update tokens set secret_hash = ''",
         "update payloads set ciphertext = ''",
-        "update run_keys set wrapped = ''",
+        "update keys.run_keys set run = gen_random_uuid()",
+        "update keys.run_keys set tenant = 't_0000000000000000'",
+        "truncate keys.run_keys",
+        "delete from keys.epochs",
+        "update keys.epochs set epoch = 7",
+        "drop schema keys cascade",
         "alter table frames disable trigger all",
         "drop trigger frames_append_only on frames",
         "alter table frames disable row level security",
@@ -108,18 +113,20 @@ async fn rows_are_seen_by_their_tenant_alone() {
     let other = server.api.new_tenant().await;
     let theirs = other.open(&json!({"session": {}})).await;
     let mut owner = server.sql().await;
-    let protected: Vec<String> =
-        sqlx::query_scalar("select relname::text from pg_class where relrowsecurity order by 1")
-            .fetch_all(&mut owner)
-            .await
-            .unwrap();
+    let protected: Vec<String> = sqlx::query_scalar(
+        "select oid::regclass::text from pg_class where relrowsecurity order by 1",
+    )
+    .fetch_all(&mut owner)
+    .await
+    .unwrap();
     let expected = [
         "checkpoints",
         "frames",
+        "keys.epochs",
+        "keys.run_keys",
         "ledger_entries",
         "ledger_nodes",
         "payloads",
-        "run_keys",
         "runs",
     ];
     assert_eq!(protected, expected);
@@ -281,7 +288,7 @@ async fn no_secret_is_in_the_database_or_in_the_log() {
         assert!(!log.contains(needle.as_str()), "{needle} is in the log");
     }
     let mut sql = server.sql().await;
-    let tables: Vec<String> = sqlx::query_scalar("select relname::text from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace")
+    let tables: Vec<String> = sqlx::query_scalar("select oid::regclass::text from pg_class where relkind = 'r' and relnamespace in ('public'::regnamespace, 'keys'::regnamespace)")
         .fetch_all(&mut sql)
         .await
         .unwrap();

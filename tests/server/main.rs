@@ -21,6 +21,7 @@ mod hang_up;
 mod harness;
 mod holds;
 mod idempotency;
+mod keys;
 mod log;
 mod migration;
 mod pages;

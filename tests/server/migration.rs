@@ -3,12 +3,14 @@
 use crate::harness::{self, TestDatabase};
 use crate::running::Server;
 use futures_util::TryStreamExt as _;
+use onrecord::store::Store;
 use onrecord_core::receipt::Receipt;
 use serde_json::json;
 use sqlx::PgPool;
 use sqlx::migrate::{Migrate as _, Migrator};
 use sqlx::postgres::PgPoolCopyExt as _;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A server that has a sealed run with all that a row can have, and an open one in the midst of a turn.
 async fn recorded() -> (Server, [Vec<Receipt>; 2]) {
@@ -70,15 +72,23 @@ async fn in_the_first_shape(now: &PgPool) -> (TestDatabase, Vec<(String, Vec<u8>
     .expect("tables");
     let mut kept = Vec::new();
     for table in tables {
-        let columns = |pool| {
+        // What was beside the evidence then has a schema of its own today.
+        let schema = if table == "run_keys" {
+            "keys"
+        } else {
+            "public"
+        };
+        let columns = |pool, schema| {
             sqlx::query_as::<_, (String, String)>(
                 "select column_name::text, udt_name::text from information_schema.columns
-                 where table_schema = 'public' and table_name = $1 order by ordinal_position",
+                 where table_schema = $2 and table_name = $1 order by ordinal_position",
             )
             .bind(&table)
+            .bind(schema)
             .fetch_all(pool)
         };
-        let (then, today) = (columns(&first).await.unwrap(), columns(now).await.unwrap());
+        let then = columns(&first, "public").await.unwrap();
+        let today = columns(now, schema).await.unwrap();
         let names = |columns: &[(String, String)]| {
             let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
             names.join(", ")
@@ -90,14 +100,15 @@ async fn in_the_first_shape(now: &PgPool) -> (TestDatabase, Vec<(String, Vec<u8>
             _ => name.clone(),
         };
         let selected: Vec<String> = then.iter().map(as_then).collect();
-        let data = rows(now, &table, &selected.join(", ")).await;
+        let place = format!("{schema}.{table}");
+        let data = rows(now, &place, &selected.join(", ")).await;
         assert!(!data.is_empty(), "{table} has rows to be kept");
         let copy = format!("copy {table} ({}) from stdin", names(&then));
         let mut sink = first.copy_in_raw(&copy).await.expect(&table);
         sink.send(data).await.expect(&table);
         sink.finish().await.expect(&table);
-        let data = rows(now, &table, &names(&today)).await;
-        kept.push((format!("{table}: {}", names(&today)), data));
+        let data = rows(now, &place, &names(&today)).await;
+        kept.push((format!("{place}: {}", names(&today)), data));
     }
     first.close().await;
     (database, kept)
@@ -111,7 +122,7 @@ async fn what_the_first_shape_had_is_kept_and_verifies() {
         .expect("a connection");
     let (database, kept) = in_the_first_shape(&now).await;
     now.close().await;
-    let server = server.moved_to(database).await;
+    let server = server.moved_to(database, None).await;
     let migrated = PgPool::connect(&server.database.url)
         .await
         .expect("a connection");
@@ -141,4 +152,37 @@ async fn what_the_first_shape_had_is_kept_and_verifies() {
     server
         .audit(run, &[receipts[1].as_slice(), &[next]].concat())
         .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_of_the_first_shape_are_moved_into_another_database_and_not_lost_on_the_way() {
+    let (server, receipts) = recorded().await;
+    let now = PgPool::connect(&server.database.url)
+        .await
+        .expect("a connection");
+    let (database, _) = in_the_first_shape(&now).await;
+    now.close().await;
+    // By whatever else applies migrations they are not dropped.
+    let first = PgPool::connect(&database.url).await.expect("a connection");
+    let migrations = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
+    let migrations = Migrator::new(migrations).await.expect("migrations");
+    let error = migrations.run(&first).await.expect_err("there are keys");
+    assert!(error.to_string().contains("are not moved yet"), "{error}");
+    let count = "select count(*) from run_keys";
+    let kept: i64 = sqlx::query_scalar(count).fetch_one(&first).await.unwrap();
+    assert_eq!(kept, 8);
+    first.close().await;
+    let keys = Arc::new(harness::database().await);
+    Store::migrate(&database.url, Some(&keys.url))
+        .await
+        .expect("they are moved");
+    let there = PgPool::connect(&keys.url).await.expect("a connection");
+    let count = "select count(*) from keys.run_keys";
+    let moved: i64 = sqlx::query_scalar(count).fetch_one(&there).await.unwrap();
+    assert_eq!(moved, kept);
+    there.close().await;
+    let server = server.moved_to(database, Some(keys)).await;
+    for of_run in &receipts {
+        server.audit(&of_run[0].run, of_run).await;
+    }
 }

@@ -23,6 +23,8 @@ pub struct Server {
     pub app: App,
     pub data_dir: Arc<TempDir>,
     pub database: Arc<TestDatabase>,
+    /// That of the keys of runs, where it is another one.
+    pub keys: Option<Arc<TestDatabase>>,
     stop: Option<oneshot::Sender<()>>,
     task: Option<JoinHandle<std::io::Result<()>>>,
 }
@@ -36,17 +38,19 @@ impl Server {
     pub async fn start_as(change: impl FnOnce(&mut App)) -> Self {
         let database = Arc::new(harness::database().await);
         let data_dir = Arc::new(TempDir::new().expect("a folder"));
-        Self::over(database, data_dir, None, change).await
+        Self::over(database, None, data_dir, None, change).await
     }
 
     async fn over(
         database: Arc<TestDatabase>,
+        keys: Option<Arc<TestDatabase>>,
         data_dir: Arc<TempDir>,
         token: Option<String>,
         change: impl FnOnce(&mut App),
     ) -> Self {
         crate::log::capture();
-        let config = database.config(data_dir.path());
+        let mut config = database.config(data_dir.path());
+        config.key_database_url = keys.as_ref().map(|keys| keys.url.clone());
         let started = start(&config).await.expect("the server starts");
         let made = started.token.map(|(_, token)| token);
         let token = token.or(made).expect("the first token");
@@ -63,6 +67,7 @@ impl Server {
             app,
             data_dir,
             database,
+            keys,
             stop: Some(stop),
             task: Some(task),
         }
@@ -71,7 +76,8 @@ impl Server {
     /// Another server on the same database with the same keys.
     pub async fn second(&self) -> Self {
         let (database, data_dir) = (self.database.clone(), self.data_dir.clone());
-        Self::over(database, data_dir, self.api.token.clone(), |_| ()).await
+        let keys = self.keys.clone();
+        Self::over(database, keys, data_dir, self.api.token.clone(), |_| ()).await
     }
 
     /// Stops serving and waits until all that was begun is done; its connections stay open.
@@ -91,16 +97,24 @@ impl Server {
     /// Stops it, and starts it again on the same database.
     pub async fn restart(self) -> Self {
         let (database, data_dir) = (self.database.clone(), self.data_dir.clone());
-        let token = self.api.token.clone();
+        let (token, keys) = (self.api.token.clone(), self.keys.clone());
         self.stop().await;
-        Self::over(database, data_dir, token, |_| ()).await
+        Self::over(database, keys, data_dir, token, |_| ()).await
     }
 
     /// Stops it, and starts it on another database with the same keys.
-    pub async fn moved_to(self, database: TestDatabase) -> Self {
+    pub async fn moved_to(self, database: TestDatabase, keys: Option<Arc<TestDatabase>>) -> Self {
         let (data_dir, token) = (self.data_dir.clone(), self.api.token.clone());
         self.stop().await;
-        Self::over(Arc::new(database), data_dir, token, |_| ()).await
+        Self::over(Arc::new(database), keys, data_dir, token, |_| ()).await
+    }
+
+    /// Stops it, and starts it with another database for the keys of runs.
+    pub async fn with_keys_in(self, keys: Arc<TestDatabase>) -> Self {
+        let (database, data_dir) = (self.database.clone(), self.data_dir.clone());
+        let token = self.api.token.clone();
+        self.stop().await;
+        Self::over(database, Some(keys), data_dir, token, |_| ()).await
     }
 
     /// A connection to the database as its owner, who is a superuser.

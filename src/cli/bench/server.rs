@@ -15,8 +15,9 @@ use tokio::process::{Child, ChildStderr, Command};
 
 /// Variables that would lead the private server to data, keys or an address that are not its own, or that an option of
 /// this command says.
-const FOREIGN: [&str; 8] = [
+const FOREIGN: [&str; 9] = [
     "DATABASE_URL",
+    "ONRECORD_KEY_DATABASE_URL",
     "CREDENTIALS_DIRECTORY",
     "ONRECORD_DATA_DIR",
     "ONRECORD_KEYS",

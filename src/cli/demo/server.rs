@@ -35,6 +35,7 @@ impl Server {
         let started = start(&Config {
             data_dir: data_dir.to_owned(),
             database_url: None,
+            key_database_url: None,
             postgres_bin,
             keys: None,
             root_key: None,

@@ -36,6 +36,49 @@ pub(super) async fn check(findings: &mut Findings, url: &str) -> Option<Database
     Some(facts)
 }
 
+/// Checks the database of the keys of runs, or the schema of them beside the evidence.
+pub(super) async fn check_keys(findings: &mut Findings, url: &str) {
+    const CHECK: &str = "key tables";
+    let facts = match check::check_keys(url).await {
+        Ok(facts) => facts,
+        Err(error) => {
+            findings.failed(
+                CHECK,
+                error.to_string(),
+                "check the address (--key-database-url), and that PostgreSQL runs there: without it no run is opened, \
+                 exported or verified",
+            );
+            return;
+        }
+    };
+    const MIGRATE: &str =
+        "run `onrecord migrate` with the same --database-url and --key-database-url as the server";
+    match facts.migrations {
+        Migrations::Current if facts.unprotected.is_empty() => {
+            findings.ok(CHECK, "as this version has them, with row security");
+        }
+        Migrations::Current => {}
+        Migrations::None => findings.warning(CHECK, "there are none yet", MIGRATE),
+        Migrations::Behind { applied, of } => findings.failed(
+            CHECK,
+            format!("{applied} of this version's {of} migrations were applied"),
+            MIGRATE,
+        ),
+        Migrations::Foreign => findings.failed(
+            CHECK,
+            "they are not those of this version",
+            "use the program of the version that migrated them, or a later one",
+        ),
+    }
+    for what in &facts.unprotected {
+        findings.failed(
+            CHECK,
+            what.as_str(),
+            "somebody changed the tables; put it back as migrations/keys has it, and ask who and why",
+        );
+    }
+}
+
 fn tables(findings: &mut Findings, facts: &DatabaseFacts) {
     const MIGRATE: &str =
         "run `onrecord migrate --database-url URL` as the role that owns the tables";

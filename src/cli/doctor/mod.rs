@@ -127,7 +127,12 @@ async fn look_inside(findings: &mut Findings, config: &Config) -> Option<Databas
         None => cluster(findings, config),
     };
     let facts = match url {
-        Some(url) => database::check(findings, &url).await,
+        Some(url) => {
+            let facts = database::check(findings, &url).await;
+            let key_url = config.key_database_url.as_deref();
+            database::check_keys(findings, key_url.unwrap_or(&url)).await;
+            facts
+        }
         None => None,
     };
     let tenants = facts.as_ref().map(|facts| facts.tenants.as_slice());
