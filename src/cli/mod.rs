@@ -6,6 +6,7 @@ pub mod bench;
 pub mod completions;
 pub mod demo;
 pub mod doctor;
+pub mod erase;
 pub mod export;
 pub mod gate;
 pub mod hold;
@@ -90,6 +91,8 @@ enum Command {
     Export(WithServer<export::ExportArgs>),
     /// Read one payload, for a stated purpose
     Payload(WithServer<payload::PayloadArgs>),
+    /// Erase payloads, and get the certificates of it
+    Erase(WithServer<erase::EraseArgs>),
     /// Set, release and list holds: what may not be erased
     Hold(WithServer<hold::HoldArgs>),
     /// Print the trust file for the server's keys
@@ -218,6 +221,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Payload(args) => {
             let (args, client) = args.client()?;
             payload::run(args, client).await?;
+        }
+        Command::Erase(args) => {
+            let (args, client) = args.client()?;
+            erase::run(args, client).await?;
         }
         Command::Hold(args) => {
             let (args, client) = args.client()?;

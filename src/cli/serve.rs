@@ -11,6 +11,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// How often runs that nobody writes to are looked for.
 const IDLE_CHECK: Duration = Duration::from_secs(60);
+/// How often erasures that are not final are looked for.
+const ERASURE_CHECK: Duration = Duration::from_secs(30);
 /// Connections to the database, unless told otherwise.
 const CONNECTIONS: u32 = 16;
 
@@ -200,6 +202,16 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
             }
         }
     });
+    let recorder = started.app.recorder.clone();
+    let eraser = tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(ERASURE_CHECK);
+        loop {
+            ticks.tick().await;
+            if let Err(error) = recorder.erase_pending().await {
+                tracing::warn!(%error, "erasures could not be gone on with");
+            }
+        }
+    });
     let mut running = Running::new(started, listener);
     // Fails where there is no systemd to hear it.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
@@ -211,6 +223,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
         error = running.failed() => Some(error),
     };
     sweeper.abort();
+    eraser.abort();
     let stopped = running.stop().await;
     // What ended the server says more than what failed because of it.
     failure.map_or(stopped, Err)

@@ -7,8 +7,10 @@ use crate::store::frames::Stretch;
 use crate::store::payloads::PayloadKey;
 use crate::store::runs::RunRow;
 use crate::store::{self, Store, StoreError};
+use crate::vault::VaultError;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use onrecord_core::bundle::{Disclosure, Member, State};
+use onrecord_core::digest::Hash;
 use onrecord_core::frame::{Frame, PayloadRef};
 use onrecord_core::json;
 use onrecord_core::statement::ExportCounts;
@@ -160,13 +162,21 @@ impl Source {
                 let salt = self
                     .run_keys
                     .salt(key.tier, key.key_version, &commit, &key.wrapped_dek);
-                let salt = salt.map_err(|_| ExportError::Payload {
-                    run: self.row.run.clone(),
-                    commit,
-                })?;
+                let salt = salt.map_err(|error| self.unreadable(commit, &error))?;
                 Disclosure::disclosed(commit, salt)
             }
         })
+    }
+}
+
+impl Source {
+    /// Why the export ends at a payload: an erasure renewed its key since the run's keys were read, or it was altered.
+    pub(super) fn unreadable(&self, commit: Hash, error: &VaultError) -> ExportError {
+        let run = self.row.run.clone();
+        match error {
+            VaultError::NoRunKey { .. } => ExportError::Erased(run),
+            _ => ExportError::Payload { run, commit },
+        }
     }
 }
 

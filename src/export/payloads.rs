@@ -5,6 +5,7 @@ use super::writer::{Members, Writer};
 use super::{ExportError, Source};
 use crate::store::payloads::StoredPayload;
 use crate::store::{self, StoreError};
+use crate::vault::VaultError;
 use onrecord_core::bundle::Member;
 use onrecord_core::frame::{Frame, PayloadRef};
 use std::collections::HashMap;
@@ -96,6 +97,9 @@ impl Source {
                 &payload.key.wrapped_dek,
                 &payload.ciphertext,
             );
+            if let Err(error @ VaultError::NoRunKey { .. }) = &opened {
+                return Err(self.unreadable(commit, error));
+            }
             // What lies there instead goes out, so that the verifier names the payload that was altered.
             let bytes = opened.map_or_else(
                 |_| {

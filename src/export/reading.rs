@@ -57,10 +57,13 @@ impl Recorder {
         purpose: &str,
     ) -> Result<ReadPayload, RecordError> {
         let keys = self.keys(&caller.tenant).await?;
-        let run_keys = self.run_keys(&caller.tenant, run).await?;
         let mut tx = self.store.begin(&caller.tenant).await?;
         // Under the lock that erasures take too: whatever the ledger says was erased before, was not read after.
         let mut tenant = store::tenants::lock(&mut tx, &caller.tenant).await?;
+        let run_keys = self.read_run_keys(&caller.tenant, run).await?;
+        if run_keys.is_empty() {
+            return Err(RecordError::NoRun(run.clone()));
+        }
         let stored = store::payloads::one(&mut tx, run, &hash).await?;
         let erasures = Erasures::of(&mut tx, &caller.tenant, run).await?;
         let covering =

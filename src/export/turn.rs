@@ -5,6 +5,7 @@ use crate::access::Caller;
 use crate::ledger::Erasures;
 use crate::record::{RecordError, Recorder, offload};
 use crate::store::{self, StoreError};
+use crate::vault::VaultError;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use onrecord_core::bundle::{Disclosure, State, TURN_PROOF, TurnProof};
@@ -38,9 +39,15 @@ impl Recorder {
     ) -> Result<Vec<u8>, RecordError> {
         let recorder = self.clone();
         self.detached(async move {
-            let (proof, disclosed) = recorder
-                .turn_proof_now(&caller, &run, turn, &request.withhold)
-                .await?;
+            let withhold = &request.withhold;
+            let proof = match recorder.turn_proof_now(&caller, &run, turn, withhold).await {
+                // Between the look at the keys and that at the payloads an erasure renewed a key.
+                Err(RecordError::Vault(VaultError::NoRunKey { .. })) => {
+                    recorder.turn_proof_now(&caller, &run, turn, withhold).await
+                }
+                proof => proof,
+            };
+            let (proof, disclosed) = proof?;
             if !disclosed.is_empty() {
                 recorder
                     .log_access(&caller, &run, &request.purpose, Some(disclosed))
@@ -120,9 +127,12 @@ impl Recorder {
                     let opened = offload(stored.ciphertext.len(), || {
                         run_keys.open(stored.key.tier, stored.key.key_version, &stored.media, &commit, &stored.key.wrapped_dek, &stored.ciphertext)
                     });
-                    let opened = opened.map_err(|_| {
+                    let opened = opened.map_err(|error| {
+                        if matches!(error, VaultError::NoRunKey { .. }) {
+                            return RecordError::Vault(error);
+                        }
                         tracing::error!(error = %ExportError::Payload { run: run.clone(), commit }, frame = seq, "a turn proof broke off");
-                        store::contradiction("payloads", "ciphertext", commit)
+                        store::contradiction("payloads", "ciphertext", commit).into()
                     })?;
                     Disclosure { data: Some(STANDARD.encode(&opened.plaintext)), ..Disclosure::disclosed(commit, opened.salt) }
                 }

@@ -5,6 +5,7 @@ mod append_frames;
 pub mod body;
 mod encoding;
 mod envelope;
+mod erasures;
 mod export_run;
 mod follow_run;
 mod frame_stream;
@@ -130,6 +131,10 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(verification::read_trust))
         .routes(routes!(holds::set_hold, holds::list_holds))
         .routes(routes!(holds::release_hold))
+        .routes(routes!(erasures::erase, erasures::list_erasures))
+        .routes(routes!(erasures::read_erasure))
+        .routes(routes!(erasures::read_certificate))
+        .routes(routes!(erasures::read_entries))
         .routes(routes!(tokens::create_token, tokens::list_tokens))
         .routes(routes!(tokens::read_token, tokens::revoke_token))
         .routes(routes!(tenants::create_tenant))

@@ -437,6 +437,17 @@ impl From<RecordError> for Problem {
             RecordError::NoRun(_) => missing("run_not_found", "No such run"),
             RecordError::NoFrame { .. } => missing("frame_not_found", "No such frame"),
             RecordError::NoPayload { .. } => missing("payload_not_found", "No such payload"),
+            RecordError::Held { .. } => conflict(
+                "held",
+                "A hold is in force",
+                "Release the hold first, where that is right; see GET /v1/holds.",
+            ),
+            RecordError::ErasureKey(_) => conflict(
+                "key_conflict",
+                "The key was used for another request",
+                "A retry sends the same request; another erasure needs another key.",
+            ),
+            RecordError::NoErasure(_) => missing("erasure_not_found", "No such erasure"),
             RecordError::NoHold(_) => missing("hold_not_found", "No such hold"),
             RecordError::NotKept { .. } => Self::new(
                 StatusCode::NOT_FOUND,

@@ -90,6 +90,20 @@ impl FromRequestParts<App> for RunAnd {
     }
 }
 
+/// The erasure in the path.
+pub(crate) struct ErasurePath(pub(crate) RunId);
+
+impl FromRequestParts<App> for ErasurePath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let path = path(parts, app).await?;
+        let id = path.last().and_then(|(_, id)| id.parse().ok());
+        id.map(Self)
+            .ok_or_else(|| Problem::parameter("erasure", "an id, as the request was answered"))
+    }
+}
+
 /// The number that the path has.
 pub(crate) struct NumberPath(pub(crate) u64);
 

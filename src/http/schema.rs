@@ -138,6 +138,10 @@ pub(crate) struct PayloadBody {
     /// Bytes.
     #[schema(nullable = false)]
     base64: Option<String>,
+    /// Ids of whom it is about: all that is about one can be erased. The store keeps keyed fingerprints of them, and none
+    /// is on the frame.
+    #[schema(nullable = false, max_items = 16)]
+    subjects: Option<Vec<String>>,
 }
 
 /// A link: `{rel, seq}`, `{rel, key}` or `{rel, run, hash}`.

@@ -5,13 +5,11 @@ use super::intake::FrameRequest;
 use super::place::retried;
 pub use super::place::{Appended, Conditions};
 use super::prepare::{Prepared, prepare};
-use super::queue::{Outcome, Submission};
+use super::queue::{Answer, Outcome, Submission};
 use super::{RecordError, Recorder};
 use crate::access::Caller;
 use crate::store;
-use crate::vault::RunKeys;
 use onrecord_core::id::RunId;
-use std::sync::Arc;
 use tokio::sync::oneshot;
 
 /// What a writer does where the queue is full.
@@ -36,7 +34,7 @@ impl Recorder {
         conditions: Conditions,
         when_full: WhenFull,
     ) -> Result<Vec<Result<Appended, RecordError>>, RecordError> {
-        let keys = self.run_keys(&caller.tenant, &run).await?;
+        let mut keys = self.run_keys(&caller.tenant, &run).await?;
         let mut results = Vec::with_capacity(requests.len());
         let mut frames = Vec::with_capacity(requests.len());
         for request in requests {
@@ -46,19 +44,34 @@ impl Recorder {
             );
         }
         let mut outcomes = Vec::new();
-        if !frames.is_empty() {
+        while !frames.is_empty() {
             let (answer, answered) = oneshot::channel();
             let submission = Submission {
                 tenant: caller.tenant.clone(),
                 run: run.clone(),
-                frames,
-                conditions,
+                frames: std::mem::take(&mut frames),
+                conditions: conditions.clone(),
                 answer,
             };
             self.sequencer
                 .submit(submission, when_full == WhenFull::Wait)
                 .await?;
-            outcomes = answered.await.unwrap_or(Err(RecordError::Unknown))?;
+            match answered
+                .await
+                .unwrap_or(Answer::Refused(RecordError::Unknown))
+            {
+                Answer::Each(each) => outcomes = each,
+                Answer::Refused(error) => return Err(error),
+                // Something of the run was erased meanwhile. Each time it takes an erasure, so that it comes to an end.
+                Answer::Stale(back) => {
+                    self.forget_run_keys(&caller.tenant, &run);
+                    keys = self.run_keys(&caller.tenant, &run).await?;
+                    frames = back;
+                    frames
+                        .iter_mut()
+                        .try_for_each(|frame| frame.rewrap(&keys))?;
+                }
+            }
         }
         let mut outcomes = outcomes.into_iter();
         let mut appended = Vec::with_capacity(results.len());
@@ -68,7 +81,7 @@ impl Recorder {
                 Err(error) => Err(error),
             };
             appended.push(match outcome {
-                Ok(outcome) => Box::pin(self.receipt(&caller, &run, &keys, outcome)).await,
+                Ok(outcome) => Box::pin(self.receipt(&caller, &run, outcome)).await,
                 Err(error) => Err(error),
             });
         }
@@ -88,7 +101,6 @@ impl Recorder {
         &self,
         caller: &Caller,
         run: &RunId,
-        keys: &Arc<RunKeys>,
         outcome: Outcome,
     ) -> Result<Appended, RecordError> {
         match outcome {
@@ -101,9 +113,9 @@ impl Recorder {
             }
             Outcome::Known(frame, signed, seq) => {
                 let (recorder, caller) = (self.clone(), caller.clone());
-                let (run, keys) = (run.clone(), keys.clone());
+                let run = run.clone();
                 self.detached(async move {
-                    let mut appended = recorder.retry(&caller, &run, &keys, &frame, seq).await?;
+                    let mut appended = recorder.retry(&caller, &run, &frame, seq).await?;
                     if signed {
                         let last = appended.result.as_ref().unwrap_or(&appended.receipt);
                         let size = Some(last.seq + 1);
@@ -122,11 +134,12 @@ impl Recorder {
         &self,
         caller: &Caller,
         run: &RunId,
-        keys: &RunKeys,
         frame: &Prepared,
         seq: u64,
     ) -> Result<Appended, RecordError> {
         let key = frame.request.key.as_deref().unwrap_or_default();
+        // As they are now: an erasure may have renewed them since they were opened.
+        let keys = &self.read_run_keys(&caller.tenant, run).await?;
         let mut tx = self.store.snapshot(&caller.tenant).await?;
         let found = retried(&mut tx, run, keys, frame.sameness(key)).await?;
         tx.commit().await.map_err(store::StoreError::from)?;

@@ -4,7 +4,7 @@ use super::RecordError;
 use super::head_cache::Heads;
 use super::place::{Batch, Placed, Refusal, named_keys};
 use super::prepare::Prepared;
-use super::queue::{Outcome, Submission};
+use super::queue::{Answer, Outcome, Submission};
 use crate::ledger::later;
 use crate::store::append::Session;
 use crate::store::frames::NewFrame;
@@ -92,7 +92,36 @@ impl Group {
             };
             let outcomes = submission.frames.into_iter().zip(results).map(outcome);
             // Whoever hung up asks again with the key.
-            let _ = submission.answer.send(Ok(outcomes.collect()));
+            let _ = submission.answer.send(Answer::Each(outcomes.collect()));
+        }
+    }
+
+    /// The version of the run's keys that the payloads were wrapped with, the newest if there are several; `None`
+    /// where there are none.
+    pub(super) fn key_version(&self) -> Option<i16> {
+        self.submissions
+            .iter()
+            .filter_map(Submission::key_version)
+            .max()
+    }
+
+    /// Gives submissions back whose payloads were wrapped with older keys than the run's newest.
+    pub(super) fn give_back(&mut self, newest: i16) {
+        let stale = |one: &Submission| one.key_version().is_some_and(|version| version < newest);
+        if !self.submissions.iter().any(stale) {
+            return;
+        }
+        if !self.unknown.is_empty() {
+            // A batch of before may still be written, and results are told by their order: whoever asks again with
+            // the key finds out.
+            self.refuse(|| RecordError::Unknown);
+            return;
+        }
+        let (back, here) = self.submissions.drain(..).partition(stale);
+        self.submissions = here;
+        let back: Vec<Submission> = back;
+        for submission in back {
+            let _ = submission.answer.send(Answer::Stale(submission.frames));
         }
     }
 
@@ -105,7 +134,7 @@ impl Group {
             } else {
                 RecordError::Unknown
             };
-            let _ = submission.answer.send(Err(error));
+            let _ = submission.answer.send(Answer::Refused(error));
         }
     }
 }
@@ -156,6 +185,7 @@ pub(super) async fn locked_chains(
         if remembered.is_some_and(|chain| chain.head() != row.chain.head()) {
             heads.shared(&group.run);
         }
+        group.give_back(row.key_version);
         chains.insert(group.run.clone(), (row.chain, row.sealed.is_some()));
     }
     Ok(chains)

@@ -1,6 +1,7 @@
 //! Intake: bytes of a request become a typed request, or a reason that says where and what to do.
 
 use super::RecordError;
+use crate::access::is_name;
 use crate::redact::{Mark, Shape};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -20,6 +21,9 @@ pub const RESERVED_KEY: &str = "onrecord/";
 pub const RESULT_KEY: &str = "/result";
 
 /// Media type of a payload that is sent as `json`, unless it says another.
+/// Subjects of a payload, and characters of the id of one.
+const SUBJECTS: usize = 16;
+const SUBJECT_CHARS: usize = 200;
 const JSON: &str = "application/json";
 
 /// Wrappers around the deepest part of a request: the object, `payloads`, a payload; or `result` too.
@@ -94,6 +98,8 @@ pub struct PayloadRequest {
     pub(super) shape: Shape,
     /// What was redacted in it.
     pub(super) marks: Vec<Mark>,
+    /// Ids of whom it is about, by which it can be erased; they are on no frame.
+    pub subjects: Vec<String>,
 }
 
 /// A link as it was sent.
@@ -389,12 +395,14 @@ fn payloads(at: &str, raw: &[u8]) -> Result<Vec<PayloadRequest>, IntakeError> {
 fn payload(at: &str, raw: &[u8]) -> Result<PayloadRequest, IntakeError> {
     let members = json::members(raw, REQUEST_LIMITS).map_err(|error| json_error(at, &error))?;
     let (mut name, mut media, mut tier, mut content) = (None, None, 2, None);
+    let mut subjects = Vec::new();
     for member in &members {
         let here = format!("{at}/{}", pointer_token(&member.name));
         match member.name.as_str() {
             "name" => name = Some(text(&here, member.raw)?),
             "media" => media = Some(text(&here, member.raw)?),
             "tier" => tier = typed::<u8>(&here, member.raw, "0, 1, 2 or 3")?,
+            "subjects" => subjects = subjects_of(&here, member.raw)?,
             "json" | "text" | "base64" if content.is_some() => {
                 return Err(shape(&here, "one of json, text and base64, not two"));
             }
@@ -439,7 +447,20 @@ fn payload(at: &str, raw: &[u8]) -> Result<PayloadRequest, IntakeError> {
         bytes,
         shape,
         marks: Vec::new(),
+        subjects,
     })
+}
+
+/// Ids of the subjects of a payload.
+fn subjects_of(at: &str, raw: &[u8]) -> Result<Vec<String>, IntakeError> {
+    let subjects: Vec<String> = typed(at, raw, "a list of texts")?;
+    if subjects.len() > SUBJECTS || !subjects.iter().all(|one| is_name(one, SUBJECT_CHARS)) {
+        return Err(shape(
+            at,
+            "at most 16 ids of subjects, each of 1 to 200 characters, none of them a control character",
+        ));
+    }
+    Ok(subjects)
 }
 
 fn too_large(at: &str, bytes: usize) -> IntakeError {
@@ -581,6 +602,9 @@ impl FrameRequest {
             field(payload.media.as_bytes());
             field(&[payload.tier]);
             field(&Hash::of(&[&payload.bytes]).0);
+            if !payload.subjects.is_empty() {
+                field(&plain(&payload.subjects));
+            }
         }
         if let Some(result) = &self.result {
             field(result.key.as_deref().unwrap_or_default().as_bytes());

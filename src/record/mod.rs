@@ -21,6 +21,7 @@ pub mod seal;
 mod sequencer;
 
 pub(crate) use admin::TokenRow;
+pub(crate) use open::state_of;
 pub(crate) use prepare::offload;
 
 use crate::access::{AccessError, Tokens};
@@ -28,7 +29,7 @@ use crate::ledger::LedgerError;
 use crate::redact::RuleSet;
 use crate::store::keys::Added;
 use crate::store::{self, Failure, Store, StoreError};
-use crate::vault::{RunKeys, Vault, VaultError};
+use crate::vault::{RunKeys, TenantKeys, Vault, VaultError, WrappedRunKey};
 use intake::IntakeError;
 use lru::LruCache;
 use onrecord_core::chain::Fault;
@@ -89,6 +90,20 @@ pub enum RecordError {
         /// The commitment.
         commit: Hash,
     },
+    /// Nothing of it may be erased.
+    #[error("hold {hold} for {matter:?} is in force; nothing under it is erased")]
+    Held {
+        /// Number of the hold.
+        hold: u64,
+        /// What it is for.
+        matter: String,
+    },
+    /// No such erasure in the tenant.
+    #[error("there is no erasure {0}")]
+    NoErasure(RunId),
+    /// The key was used for another erasure.
+    #[error("key {0:?} was used for another erasure")]
+    ErasureKey(String),
     /// No such hold in the tenant.
     #[error("there is no hold {0}")]
     NoHold(u64),
@@ -310,6 +325,11 @@ impl Recorder {
         self.tasks.wait().await;
     }
 
+    /// Whether nothing more is begun.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.tasks.is_closed()
+    }
+
     /// Whether the database answers and the keys of every tenant are there.
     pub async fn ready(&self) -> Result<(), RecordError> {
         self.store.ping().await?;
@@ -331,10 +351,7 @@ impl Recorder {
     }
 
     /// The keys of a tenant.
-    pub(crate) async fn keys(
-        &self,
-        tenant: &TenantId,
-    ) -> Result<Arc<crate::vault::TenantKeys>, RecordError> {
+    pub(crate) async fn keys(&self, tenant: &TenantId) -> Result<Arc<TenantKeys>, RecordError> {
         if let Some(keys) = self.vault.known(tenant) {
             return Ok(keys);
         }
@@ -347,10 +364,7 @@ impl Recorder {
     }
 
     /// The keys of a tenant as they lie in the folder now.
-    async fn reread_keys(
-        &self,
-        tenant: &TenantId,
-    ) -> Result<Arc<crate::vault::TenantKeys>, RecordError> {
+    async fn reread_keys(&self, tenant: &TenantId) -> Result<Arc<TenantKeys>, RecordError> {
         let origin = self.store.origin(tenant).await?;
         let origin = origin.ok_or_else(|| RecordError::NoTenant(tenant.clone()))?;
         Ok(self.vault.reread(tenant, &origin)?)
@@ -376,12 +390,37 @@ impl Recorder {
     /// Makes the keys of a new run, which are durable when this returns. A crash after it leaves keys that no run
     /// uses, and never a run without keys.
     async fn new_run_keys(&self, tenant: &TenantId, run: &RunId) -> Result<RunKeys, RecordError> {
-        let (keys, wrapped) = self.keys(tenant).await?.new_run(run)?;
+        self.add_run_keys(tenant, run, |keys| keys.new_run(run))
+            .await
+    }
+
+    /// Makes a new key of a tier of a run, durable when this returns. A crash after it leaves a key that nothing uses.
+    pub(crate) async fn renew_run_key(
+        &self,
+        tenant: &TenantId,
+        run: &RunId,
+        tier: i16,
+    ) -> Result<RunKeys, RecordError> {
+        let old = self.read_run_keys(tenant, run).await?;
+        let renew = |keys: &TenantKeys| {
+            let (keys, wrapped) = keys.renew(&old, tier, old.version() + 1)?;
+            Ok((keys, vec![wrapped]))
+        };
+        self.add_run_keys(tenant, run, renew).await
+    }
+
+    async fn add_run_keys(
+        &self,
+        tenant: &TenantId,
+        run: &RunId,
+        make: impl Fn(&TenantKeys) -> Result<(RunKeys, Vec<WrappedRunKey>), VaultError>,
+    ) -> Result<RunKeys, RecordError> {
+        let (keys, wrapped) = make(&*self.keys(tenant).await?)?;
         if self.store.add_run_keys(tenant, run, &wrapped).await? == Added::Done {
             return Ok(keys);
         }
         // Another process closed the epoch, and its successor's key was in the folder before.
-        let (keys, wrapped) = self.reread_keys(tenant).await?.new_run(run)?;
+        let (keys, wrapped) = make(&*self.reread_keys(tenant).await?)?;
         match self.store.add_run_keys(tenant, run, &wrapped).await? {
             Added::Done => Ok(keys),
             Added::EpochClosed => {
@@ -411,6 +450,11 @@ impl Recorder {
             Ok(keys)
         }))
         .await
+    }
+
+    /// Forgets the open keys of a run, which may have been renewed.
+    pub(crate) fn forget_run_keys(&self, tenant: &TenantId, run: &RunId) {
+        self.open_keys().pop(&(tenant.clone(), run.clone()));
     }
 
     fn open_keys(&self) -> MutexGuard<'_, LruCache<(TenantId, RunId), Arc<RunKeys>>> {

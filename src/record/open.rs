@@ -164,6 +164,7 @@ impl Recorder {
             chain: &chain,
             frames: &[frame],
             payloads: &payloads,
+            key_version: None,
         };
         store::append::write_locked(&mut tx, tenant.now, write).await?;
         // A crash before this line leaves nothing of the run; after it everything. Where the answer of the

@@ -19,7 +19,11 @@ pub(crate) struct Prepared {
     fingerprint: Vec<u8>,
     actor: Actor,
     payloads: Vec<SealedPayload>,
+    /// Of each payload the fingerprints of its subjects.
+    subjects: Vec<Option<Vec<u8>>>,
     redactions: Vec<Option<Vec<Redaction>>>,
+    /// Version of the run's keys that the payloads were wrapped with.
+    keys: i16,
     pub(super) result: Option<Box<Prepared>>,
 }
 
@@ -35,6 +39,11 @@ impl Prepared {
         rules: Option<&RuleSet>,
     ) -> Result<Self, RecordError> {
         let redactions = redaction::listed(rules, &mut request, keys)?;
+        let named = request
+            .payloads
+            .iter()
+            .map(|payload| keys.subjects(&payload.subjects));
+        let subjects = named.collect::<Result<_, _>>()?;
         let plaintexts: Vec<Vec<u8>> = request
             .payloads
             .iter_mut()
@@ -62,9 +71,31 @@ impl Prepared {
             fingerprint,
             actor,
             payloads,
+            subjects,
             redactions,
+            keys: keys.version(),
             result,
         })
+    }
+
+    /// The version of the run's keys that the payloads were wrapped with; `None` where there are none.
+    pub(super) fn key_version(&self) -> Option<i16> {
+        let of_result = self.result.as_deref().and_then(Self::key_version);
+        (!self.payloads.is_empty())
+            .then_some(self.keys)
+            .max(of_result)
+    }
+
+    /// Wraps the payloads again, with the newest keys of the run.
+    pub(super) fn rewrap(&mut self, keys: &RunKeys) -> Result<(), RecordError> {
+        for (payload, sealed) in self.request.payloads.iter().zip(&mut self.payloads) {
+            keys.rewrap_new(i16::from(payload.tier), sealed)?;
+        }
+        self.keys = keys.version();
+        match &mut self.result {
+            Some(result) => result.rewrap(keys),
+            None => Ok(()),
+        }
     }
 
     /// What a retry of the request is told by.
@@ -120,10 +151,11 @@ impl Prepared {
 
     /// The payloads of the frame at its place.
     pub(crate) fn rows(&self, seq: u64) -> impl Iterator<Item = NewPayload<'_>> {
-        let pairs = self.request.payloads.iter().zip(&self.payloads);
+        let sealed = self.payloads.iter().zip(&self.subjects);
+        let pairs = self.request.payloads.iter().zip(sealed);
         (0..)
             .zip(pairs)
-            .map(move |(place, (payload, sealed))| NewPayload {
+            .map(move |(place, (payload, (sealed, subjects)))| NewPayload {
                 commit: sealed.commit,
                 seq,
                 place,
@@ -131,7 +163,9 @@ impl Prepared {
                 tier: i16::from(payload.tier),
                 size: sealed.size,
                 wrapped_dek: &sealed.wrapped_dek,
+                key_version: sealed.key_version,
                 ciphertext: &sealed.ciphertext,
+                subjects: subjects.as_deref(),
             })
     }
 }

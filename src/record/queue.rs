@@ -37,8 +37,23 @@ pub(super) struct Submission {
     pub(super) answer: oneshot::Sender<Answer>,
 }
 
-/// Of each frame of a submission, or of all.
-pub(super) type Answer = Result<Vec<Result<Outcome, RecordError>>, RecordError>;
+impl Submission {
+    /// The version of the run's keys that its payloads were wrapped with; `None` where it has none.
+    pub(super) fn key_version(&self) -> Option<i16> {
+        self.frames.iter().filter_map(Prepared::key_version).max()
+    }
+}
+
+/// What a submission is answered.
+pub(super) enum Answer {
+    /// What became of each of its frames.
+    Each(Vec<Result<Outcome, RecordError>>),
+    /// None of them was written, or it is not known.
+    Refused(RecordError),
+    /// None of them was written: the run's keys were renewed since their payloads were encrypted. They come back, to be
+    /// wrapped with the new ones.
+    Stale(Vec<Prepared>),
+}
 
 /// What became of one frame.
 pub(super) enum Outcome {

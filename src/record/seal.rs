@@ -196,6 +196,7 @@ async fn seal_locked(
             chain: &chain,
             frames: &frames,
             payloads: &[],
+            key_version: None,
         };
         store::append::write_locked(&mut tx, now, write).await?;
     }
@@ -216,7 +217,7 @@ async fn seal_locked(
         outcome: chain.outcome().into(),
         payloads: PayloadCounts {
             count: chain.payloads(),
-            erased: 0,
+            erased: row.erased,
             missing: 0,
         },
         previous: tenant.previous_seal.clone(),

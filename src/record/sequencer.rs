@@ -337,6 +337,15 @@ impl Work {
                 .collect()
         };
         let now = self.now(&session);
+        if !lock {
+            // Under the lock the run's row said it. Here the statement will say whether the newest is new enough.
+            for group in &mut *groups {
+                group
+                    .key_version()
+                    .into_iter()
+                    .for_each(|newest| group.give_back(newest));
+            }
+        }
         let mut payloads = Vec::new();
         for (index, group) in groups.iter().enumerate() {
             let Some((chain, sealed)) = chains.remove(&group.run) else {
@@ -356,6 +365,7 @@ impl Work {
                 chain: &one.chain,
                 frames: &one.frames,
                 payloads: rows,
+                key_version: groups[one.group].key_version(),
             })
             .collect();
         let (mut moved, mut known) = (BTreeSet::new(), BTreeSet::new());

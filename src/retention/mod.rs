@@ -1,5 +1,9 @@
 //! Retention: what has to stay, and what may go.
 //!
-//! Everything that erases asks [`hold::in_force`] in the transaction in which it does so, under the tenant's lock.
+//! Everything that erases asks [`hold::in_force`] in the transaction in which it certifies what it erases, under the tenant's
+//! lock, and only [`work`] erases.
 
+pub mod certificate;
+pub mod erasure;
 pub mod hold;
+mod work;

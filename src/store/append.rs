@@ -28,6 +28,9 @@ pub(crate) struct RunWrite<'a> {
     pub(crate) chain: &'a Chain,
     pub(crate) frames: &'a [NewFrame],
     pub(crate) payloads: &'a [NewPayload<'a>],
+    /// Version of the run's keys that the payloads were wrapped with: where the run has a newer one, nothing is written,
+    /// since what is wrapped with a key that is destroyed could never be read. `None` where there are none.
+    pub(crate) key_version: Option<i16>,
 }
 
 /// What became of a batch.
@@ -177,17 +180,17 @@ pub(crate) enum Keys {
 // `coalesce` of `in`: keeps it a hashed lookup among a few runs, where a join would compare each frame with each.
 // `coalesce` of `sealed_at`: the index of open runs is not to be used. `lateral`: each key is looked up by itself.
 macro_rules! write_sql {
-    (known: $known:literal, kept: $kept:literal) => {
+    (known: $known:literal, version: $version:literal, named: $named:literal, current: $current:literal, kept: $kept:literal) => {
         concat!("
 with v as (
-  select * from unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bytea[], $6::timestamptz[], $7::bytea[], $8::text[], $9::bool[])
-    as v (run, was_size, was_head, size, head, last_at, chain, outcome, ended)
+  select * from unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bytea[], $6::timestamptz[], $7::bytea[], $8::text[], $9::bool[]", $version, ")
+    as v (run, was_size, was_head, size, head, last_at, chain, outcome, ended", $named, ")
 ), known as (", $known, "
 ), moved as (
   update runs set size = v.size, head = v.head, last_at = v.last_at, chain = v.chain, outcome = v.outcome, ended = v.ended
   from v where runs.run = v.run and runs.size = v.was_size and runs.head = v.was_head
     and coalesce(runs.sealed_at, '-infinity') = '-infinity'
-    and not coalesce(v.run in (select run from known), false)
+    and not coalesce(v.run in (select run from known), false)", $current, "
     and clock_timestamp() between $10 - interval '2 s' and $10 + interval '2 s'
   returning runs.run
 ), added as (
@@ -201,11 +204,12 @@ select clock_timestamp() as now, array(select run from moved) as moved, array(se
     };
     (known: $known:literal) => {
         [
-            write_sql!(known: $known, kept: ""),
-            write_sql!(known: $known, kept: ", kept as (
-  insert into payloads (run, tenant, commit, seq, place, media, tier, size, wrapped_dek, ciphertext)
-  select p.* from unnest($21::uuid[], $22::text[], $23::bytea[], $24::bigint[], $25::smallint[], $26::text[], $27::smallint[], $28::bigint[], $29::bytea[], $30::bytea[])
-    as p (run, tenant, commit, seq, place, media, tier, size, wrapped_dek, ciphertext)
+            write_sql!(known: $known, version: "", named: "", current: "", kept: ""),
+            write_sql!(known: $known, version: ", $33::smallint[]", named: ", key_version", current: "
+    and coalesce(v.key_version, runs.key_version) >= runs.key_version", kept: ", kept as (
+  insert into payloads (run, tenant, commit, seq, place, media, tier, size, wrapped_dek, ciphertext, key_version, subjects)
+  select p.* from unnest($21::uuid[], $22::text[], $23::bytea[], $24::bigint[], $25::smallint[], $26::text[], $27::smallint[], $28::bigint[], $29::bytea[], $30::bytea[], $31::smallint[], $32::bytea[])
+    as p (run, tenant, commit, seq, place, media, tier, size, wrapped_dek, ciphertext, key_version, subjects)
   where coalesce(p.run in (select run from moved), false)
 )"),
         ]
@@ -279,7 +283,7 @@ pub(crate) async fn write(
     let bytes = frames().map(|(.., frame)| frame.bytes.len() + frame.key.len() + 192);
     let ciphertexts = payloads().map(|(.., one)| one.ciphertext.len() + 384);
     arguments.reserve(
-        30,
+        33,
         1_024 * runs.len() + bytes.chain(ciphertexts).sum::<usize>(),
     );
     let query = sqlx::query_with(statement, arguments)
@@ -315,6 +319,9 @@ pub(crate) async fn write(
             .bind(column!(payloads(), (.., one) => signed(one.size)))
             .bind(column!(payloads(), (.., one) => one.wrapped_dek))
             .bind(column!(payloads(), (.., one) => one.ciphertext))
+            .bind(column!(payloads(), (.., one) => one.key_version))
+            .bind(column!(payloads(), (.., one) => one.subjects))
+            .bind(column!(runs.iter(), run => run.key_version))
     } else {
         query
     };

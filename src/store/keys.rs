@@ -3,9 +3,11 @@
 //! Whoever has a connection to them waits for none to the evidence, so that nobody waits in a circle.
 
 use super::id::Uuid;
+use super::time::Time;
 use super::{Store, StoreError, Tx};
 use crate::vault::WrappedRunKey;
 use onrecord_core::id::{RunId, TenantId};
+use onrecord_core::timestamp::Timestamp;
 use sqlx::Row as _;
 
 /// What became of keys that were to be added.
@@ -105,6 +107,55 @@ impl Store {
         .await?;
         tx.commit().await?;
         Ok(Added::Done)
+    }
+}
+
+impl Store {
+    /// Removes the keys of a tier of a run that are older than a version, durable when this returns. Then none is wrapped by an
+    /// epoch that is newer than the one that this returns.
+    pub(crate) async fn remove_run_keys(
+        &self,
+        tenant: &TenantId,
+        run: &RunId,
+        tier: i16,
+        version: i16,
+    ) -> Result<i32, StoreError> {
+        let mut tx = self.begin_keys(tenant).await?;
+        sqlx::query("delete from keys.run_keys where run = $1 and tier = $2 and version < $3")
+            .bind(Uuid::from(run))
+            .bind(tier)
+            .bind(version)
+            .execute(&mut *tx)
+            .await?;
+        tx.commit().await?;
+        // After it: an epoch that a rotation makes meanwhile may have wrapped the keys as well.
+        let mut tx = self.begin_keys(tenant).await?;
+        let epoch: Option<i32> =
+            sqlx::query_scalar("select max(epoch) from keys.epochs where tenant = $1")
+                .bind(tenant.as_str())
+                .fetch_one(&mut *tx)
+                .await?;
+        tx.commit().await?;
+        Ok(epoch.unwrap_or(1))
+    }
+
+    /// When the last of a tenant's epochs up to one was destroyed; `None` while one of them is there.
+    pub(crate) async fn destroyed_up_to(
+        &self,
+        tenant: &TenantId,
+        epoch: i32,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let mut tx = self.begin_keys(tenant).await?;
+        let at: Option<Time> = sqlx::query_scalar(
+            "select case when bool_and(destroyed_at is not null) then max(destroyed_at) end
+             from keys.epochs where tenant = $1 and epoch <= $2",
+        )
+        .bind(tenant.as_str())
+        .bind(epoch)
+        .fetch_one(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(at.map(|at| at.0))
     }
 }
 

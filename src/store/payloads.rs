@@ -18,7 +18,11 @@ pub(crate) struct NewPayload<'a> {
     pub(crate) tier: i16,
     pub(crate) size: u64,
     pub(crate) wrapped_dek: &'a [u8],
+    /// Version of the run's key that wraps it.
+    pub(crate) key_version: i16,
     pub(crate) ciphertext: &'a [u8],
+    /// Fingerprints of its subjects, 16 bytes each.
+    pub(crate) subjects: Option<&'a [u8]>,
 }
 
 /// What opens a payload, without the payload.
@@ -45,7 +49,7 @@ pub(crate) async fn keys_of_frames(
     seqs: &[u64],
 ) -> Result<HashMap<u64, Vec<PayloadKey>>, StoreError> {
     let seqs: Vec<i64> = seqs.iter().copied().map(signed).collect();
-    let rows = sqlx::query("select commit, seq, tier, wrapped_dek from payloads where run = $1 and seq = any($2) order by seq, place")
+    let rows = sqlx::query("select commit, seq, tier, key_version, wrapped_dek from payloads where run = $1 and seq = any($2) order by seq, place")
         .bind(Uuid::from(run))
         .bind(seqs)
         .fetch_all(&mut **tx)
@@ -66,7 +70,7 @@ pub(crate) async fn keys_between(
     from: u64,
     to: u64,
 ) -> Result<Vec<PayloadKey>, StoreError> {
-    let rows = sqlx::query("select commit, seq, tier, wrapped_dek from payloads where run = $1 and seq >= $2 and seq < $3 order by seq, place")
+    let rows = sqlx::query("select commit, seq, tier, key_version, wrapped_dek from payloads where run = $1 and seq >= $2 and seq < $3 order by seq, place")
         .bind(Uuid::from(run))
         .bind(signed(from))
         .bind(signed(to))
@@ -80,8 +84,7 @@ fn read_key(row: &sqlx::postgres::PgRow) -> Result<PayloadKey, StoreError> {
         commit: hash(row.try_get("commit")?, "payloads", "commit")?,
         seq: unsigned(row.try_get("seq")?, "payloads", "seq")?,
         tier: row.try_get("tier")?,
-        // No key of a run was ever renewed.
-        key_version: 0,
+        key_version: row.try_get("key_version")?,
         wrapped_dek: row.try_get("wrapped_dek")?,
     })
 }
@@ -111,7 +114,7 @@ pub(crate) async fn page(
     // The empty string is below every commitment: one comparison, which the index answers in any plan.
     // `seq + 0` keeps the planner from the other index, which is in another order.
     let rows = sqlx::query(
-        "select commit, seq, tier, wrapped_dek, media, ciphertext from (
+        "select commit, seq, tier, key_version, wrapped_dek, media, ciphertext from (
            select *, sum(size) over (order by commit rows unbounded preceding) - size as before from (
              select * from payloads where run = $1 and commit > $2 and seq + 0 < $3 order by commit limit $4
            ) as next
@@ -132,7 +135,7 @@ pub(crate) async fn one(
     run: &RunId,
     commit: &Hash,
 ) -> Result<Option<StoredPayload>, StoreError> {
-    let row = sqlx::query("select commit, seq, tier, wrapped_dek, media, ciphertext from payloads where run = $1 and commit = $2")
+    let row = sqlx::query("select commit, seq, tier, key_version, wrapped_dek, media, ciphertext from payloads where run = $1 and commit = $2")
         .bind(Uuid::from(run))
         .bind(&commit.0[..])
         .fetch_optional(&mut **tx)

@@ -19,6 +19,10 @@ pub(crate) struct RunRow {
     pub(crate) open_index: u64,
     pub(crate) chain: Chain,
     pub(crate) sealed: Option<SealedRow>,
+    /// Newest version of its keys.
+    pub(crate) key_version: i16,
+    /// Payloads that were erased.
+    pub(crate) erased: u64,
 }
 
 /// Where the seal of a run is.
@@ -56,6 +60,8 @@ pub(super) fn read(row: &PgRow) -> Result<RunRow, StoreError> {
         agent: row.try_get("agent")?,
         opened_at: row.try_get::<Time, _>("opened_at")?.0,
         open_index: unsigned(row.try_get("open_index")?, "runs", "open_index")?,
+        key_version: row.try_get("key_version")?,
+        erased: unsigned(row.try_get("erased")?, "runs", "erased")?,
         run,
         chain,
         sealed,

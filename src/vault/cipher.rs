@@ -156,6 +156,17 @@ pub(crate) fn secret_fingerprint(key: &Key, secret: &[u8]) -> Result<Hash, Vault
     Ok(Hash(mac.finalize().into_bytes().into()))
 }
 
+/// `HKDF(fingerprint key, "onrecord/subject/1\n")`: the key of a tenant's fingerprints of subjects
+/// (`docs/spec/payloads.md`, "Subjects").
+pub(crate) fn subject_key(key: &Key) -> Result<Key, VaultError> {
+    derive::<32>(&key[..], &[b"onrecord/subject/1\n"])
+}
+
+/// `HMAC-SHA256(key of the tenant's subjects, subject)[..16]`
+pub(crate) fn subject_fingerprint(key: &Key, subject: &str) -> Result<[u8; 16], VaultError> {
+    request_mac(key, subject.as_bytes())
+}
+
 /// `HKDF(fingerprint key, "onrecord/request-key/1\n" ‖ run)`: what the keys of a run's request MACs are made of
 /// (`docs/spec/payloads.md`, "Sameness of a retry").
 pub(crate) fn request_base(key: &Key, run: &RunId) -> Result<Key, VaultError> {

@@ -36,6 +36,8 @@ pub struct RunKeys {
 struct Derived {
     /// [`cipher::fingerprint_key`].
     fingerprint: Key,
+    /// [`cipher::subject_key`], the same for all runs of the tenant.
+    subjects: Key,
     /// [`cipher::request_base`].
     request_base: Key,
     /// [`cipher::request_key`] of requests without payloads, which is the same for all of them.
@@ -128,6 +130,14 @@ impl TenantKeys {
         Ok((keys, wrapped))
     }
 
+    /// The fingerprint of a subject, the same in all runs of the tenant.
+    ///
+    /// # Errors
+    /// None that can be expected.
+    pub fn subject(&self, subject: &str) -> Result<[u8; 16], VaultError> {
+        cipher::subject_fingerprint(&cipher::subject_key(&self.fingerprint)?, subject)
+    }
+
     fn new_key(
         &self,
         keys: &mut RunKeys,
@@ -155,6 +165,7 @@ impl TenantKeys {
             newest: [None; TIERS as usize],
             derived: Derived {
                 fingerprint: cipher::fingerprint_key(&self.fingerprint, run)?,
+                subjects: cipher::subject_key(&self.fingerprint)?,
                 request: cipher::request_key(&request_base, &[])?,
                 request_base,
             },
@@ -255,6 +266,33 @@ impl RunKeys {
     ) -> Result<(Vec<u8>, i16), VaultError> {
         let dek = self.dek(tier, from_version, commit, wrapped_dek)?;
         self.wrap(tier, commit, &dek)
+    }
+
+    /// Wraps the key of a payload that is not stored yet by the newest key of its tier.
+    ///
+    /// # Errors
+    /// [`VaultError::NoRunKey`]: the tier has no key.
+    pub fn rewrap_new(&self, tier: i16, payload: &mut SealedPayload) -> Result<(), VaultError> {
+        (payload.wrapped_dek, payload.key_version) =
+            self.wrap(tier, &payload.commit, &payload.dek)?;
+        Ok(())
+    }
+
+    /// The fingerprints of subjects, 16 bytes each in the order of the bytes; `None` for none of them.
+    ///
+    /// # Errors
+    /// None that can be expected.
+    pub fn subjects(&self, subjects: &[String]) -> Result<Option<Vec<u8>>, VaultError> {
+        if subjects.is_empty() {
+            return Ok(None);
+        }
+        let prints = subjects
+            .iter()
+            .map(|one| cipher::subject_fingerprint(&self.derived.subjects, one));
+        let mut prints = prints.collect::<Result<Vec<_>, _>>()?;
+        prints.sort_unstable();
+        prints.dedup();
+        Ok(Some(prints.concat()))
     }
 
     /// The fingerprint of a secret that was redacted, by which it is found to be the same elsewhere in the run.

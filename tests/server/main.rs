@@ -15,6 +15,7 @@ mod concurrency;
 mod contract;
 mod database;
 mod encoded;
+mod erasing;
 mod follow;
 mod hang_up;
 #[path = "../harness/mod.rs"]

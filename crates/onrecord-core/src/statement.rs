@@ -6,7 +6,7 @@
 mod predicate;
 
 pub use predicate::{
-    Access, Completeness, Erasure, Evidence, Export, ExportCounts, Hold, HoldAction, Key,
+    Access, Completeness, Disposal, Erasure, Evidence, Export, ExportCounts, Hold, HoldAction, Key,
     KeyAction, KeyRole, LedgerPosition, Outcome, PayloadCounts, Policy, Predicate, Previous,
     Release, RunHead, RunOpen, RunSeal, State,
 };
@@ -32,6 +32,9 @@ const PREDICATE_VERSION: &str = "/v1";
 pub const FRAMES_SUBJECT: &str = "frames.ndjson";
 /// Subject of an export.
 pub const MANIFEST_SUBJECT: &str = "MANIFEST.sha256";
+
+/// Subject of a disposal.
+pub const DISPOSAL_SUBJECT: &str = "erasure-entries.txt";
 
 /// Why bytes are no statement of ours.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,8 +1,8 @@
 //! What statements say: the predicates, a structure each.
 
 use super::{
-    BadStatement, FRAMES_SUBJECT, MANIFEST_SUBJECT, PREDICATE_HOST, PREDICATE_VERSION,
-    STATEMENT_TYPE, Signed, malformed,
+    BadStatement, DISPOSAL_SUBJECT, FRAMES_SUBJECT, MANIFEST_SUBJECT, PREDICATE_HOST,
+    PREDICATE_VERSION, STATEMENT_TYPE, Signed, malformed,
 };
 use crate::chain::genesis;
 use crate::digest::Hash;
@@ -261,6 +261,57 @@ pub struct Erasure {
     pub tier: Option<u8>,
 }
 
+/// `disposal`: how far an erasure is, over the list of the ledger's entries that certify it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Disposal {
+    /// When this was signed.
+    pub at: Timestamp,
+    /// From when on no backup opens any of it, where the operator says how long keys are backed up for.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub backups_dead_at: Option<Timestamp>,
+    /// Who asked for it.
+    pub by: Actor,
+    /// Payloads that were erased.
+    pub count: u64,
+    /// Entries of the ledger that certify it: lines of the subject.
+    pub entries: u64,
+    /// Its id.
+    pub erasure: RunId,
+    /// When the last epoch was destroyed that had wrapped a key of it.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub final_at: Option<Timestamp>,
+    /// When no key was left in the store that opens any of it.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub keys_destroyed_at: Option<Timestamp>,
+    /// Under which policy.
+    pub policy: String,
+    /// Why.
+    pub reason: String,
+    /// When the last ciphertext was removed.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub removed_at: Option<Timestamp>,
+    /// When it was asked for.
+    pub requested_at: Timestamp,
+    /// `payloads`, `subject`, `tier` or `tenant`.
+    pub scope: String,
+}
+
 /// `access`: payloads were read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Access {
@@ -407,6 +458,8 @@ predicates! {
     Hold = "hold",
     /// Payloads were erased.
     Erasure = "erasure",
+    /// How far an erasure is.
+    Disposal = "disposal",
     /// Payloads were read.
     Access = "access",
     /// A bundle was made.
@@ -427,6 +480,7 @@ impl Predicate {
             Self::Key(one) => one.at,
             Self::Hold(one) => one.at,
             Self::Erasure(one) => one.at,
+            Self::Disposal(one) => one.at,
             Self::Access(one) => one.at,
             Self::Export(one) => one.at,
             Self::Policy(one) => one.at,
@@ -444,7 +498,7 @@ impl Predicate {
             Self::Erasure(one) => Some(&one.state.run),
             Self::Access(one) => Some(&one.run),
             Self::Export(one) => Some(&one.run),
-            Self::Key(_) | Self::Policy(_) | Self::Release(_) => None,
+            Self::Key(_) | Self::Disposal(_) | Self::Policy(_) | Self::Release(_) => None,
         }
     }
 
@@ -493,6 +547,7 @@ impl Predicate {
         let name = match self {
             Self::RunOpen(_) | Self::RunHead(_) | Self::RunSeal(_) => Some(FRAMES_SUBJECT),
             Self::Export(_) => Some(MANIFEST_SUBJECT),
+            Self::Disposal(_) => Some(DISPOSAL_SUBJECT),
             _ => None,
         };
         if name.is_some_and(|name| name != signed.subject) {
@@ -526,7 +581,7 @@ impl Predicate {
                         .is_none_or(|commits| !commits.is_empty())
             }
             Self::Release(release) => matches!(release.decision.as_str(), "promoted" | "rejected"),
-            Self::Hold(_) | Self::Export(_) | Self::Policy(_) => true,
+            Self::Hold(_) | Self::Disposal(_) | Self::Export(_) | Self::Policy(_) => true,
         };
         if fits {
             Ok(())

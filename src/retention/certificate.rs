@@ -1,0 +1,109 @@
+//! Certificates of disposal: how far an erasure is, signed, over the list of the ledger's entries that certify it.
+
+use crate::ledger;
+use crate::record::{RecordError, Recorder, commit};
+use crate::store;
+use crate::store::erasures::ErasureRow;
+use onrecord_core::digest::Hash;
+use onrecord_core::id::{RunId, TenantId};
+use onrecord_core::statement::{DISPOSAL_SUBJECT, Disposal, Predicate};
+use onrecord_core::timestamp::Timestamp;
+
+/// A certificate, and what it is over.
+pub struct Certificate {
+    /// The envelope.
+    pub envelope: String,
+    /// Its subject: a line `INDEX LEAF RUN` for each entry of the ledger, by index.
+    pub entries: String,
+}
+
+impl Recorder {
+    /// The certificate of an erasure as far as it is now.
+    pub async fn certificate(
+        &self,
+        tenant: TenantId,
+        id: RunId,
+    ) -> Result<Certificate, RecordError> {
+        let recorder = self.clone();
+        self.detached(async move {
+            let keys = recorder.keys(&tenant).await?;
+            let mut tx = recorder.store.snapshot(&tenant).await?;
+            let row = store::erasures::find(&mut tx, &id).await?;
+            let row = row.ok_or(RecordError::NoErasure(id))?;
+            let entries = listed(&mut tx, &tenant, &row.id).await?;
+            commit(tx).await?;
+            let at = recorder.store.now().await?;
+            let disposal = Predicate::Disposal(recorder.disposal(&row, at));
+            let subject = Some((DISPOSAL_SUBJECT, Hash::of(&[entries.as_bytes()])));
+            let envelope = keys.seal().sign(&tenant, &disposal, subject)?;
+            Ok(Certificate {
+                envelope: String::from_utf8_lossy(&envelope).into_owned(),
+                entries,
+            })
+        })
+        .await
+    }
+
+    /// Makes an erasure final, where every epoch is destroyed that had wrapped a key of it, and says so on the ledger.
+    pub(super) async fn finalize(&self, tenant: &TenantId, id: &RunId) -> Result<(), RecordError> {
+        let mut tx = self.store.snapshot(tenant).await?;
+        let row = store::erasures::find(&mut tx, id).await?;
+        let epoch = store::erasures::epoch(&mut tx, id).await?;
+        commit(tx).await?;
+        let row = row.ok_or_else(|| RecordError::NoErasure(id.clone()))?;
+        let (Some(removed_at), None) = (row.removed_at, row.final_at) else {
+            return Ok(());
+        };
+        let destroyed = match epoch {
+            Some(epoch) => self.store.destroyed_up_to(tenant, epoch).await?,
+            // There was nothing to erase.
+            None => Some(removed_at),
+        };
+        let Some(destroyed) = destroyed else {
+            return Ok(());
+        };
+        let final_at = destroyed.max(removed_at);
+        let row = ErasureRow {
+            final_at: Some(final_at),
+            ..row
+        };
+        let keys = self.keys(tenant).await?;
+        let mut tx = self.store.begin(tenant).await?;
+        let mut locked = store::tenants::lock(&mut tx, tenant).await?;
+        let entries = listed(&mut tx, tenant, id).await?;
+        let disposal = Predicate::Disposal(self.disposal(&row, ledger::next_time(&locked)?));
+        let subject = Some((DISPOSAL_SUBJECT, Hash::of(&[entries.as_bytes()])));
+        ledger::append(&mut tx, &mut locked, &keys, &disposal, subject).await?;
+        ledger::checkpoint(&mut tx, &locked, &keys).await?;
+        store::erasures::finalize(&mut tx, id, final_at).await?;
+        commit(tx).await
+    }
+
+    fn disposal(&self, row: &ErasureRow, at: Timestamp) -> Disposal {
+        let erasure = super::erasure::Erasure::from(row.clone());
+        Disposal {
+            at,
+            backups_dead_at: None,
+            by: erasure.by,
+            count: erasure.count,
+            entries: erasure.entries,
+            erasure: erasure.id,
+            final_at: erasure.final_at,
+            keys_destroyed_at: erasure.keys_destroyed_at,
+            policy: erasure.policy,
+            reason: erasure.reason,
+            removed_at: erasure.removed_at,
+            requested_at: erasure.requested_at,
+            scope: erasure.scope.to_owned(),
+        }
+    }
+}
+
+/// The lines that a certificate is over.
+async fn listed(tx: &mut store::Tx, tenant: &TenantId, id: &RunId) -> Result<String, RecordError> {
+    let entries = store::erasures::entries(tx, tenant, id).await?;
+    let lines = entries
+        .iter()
+        .map(|(index, leaf, run)| format!("{index} {leaf} {run}\n"));
+    Ok(lines.collect())
+}

@@ -1,0 +1,252 @@
+//! Erasures: asked for, looked at, and listed. What they do is in `work`.
+
+use super::hold;
+use crate::access::Caller;
+use crate::record::{RecordError, Recorder, commit};
+use crate::store;
+use crate::store::erasures::{ErasureRow, Scope};
+use crate::vault;
+use onrecord_core::digest::Hash;
+use onrecord_core::frame::Actor;
+use onrecord_core::id::{RunId, TenantId};
+use onrecord_core::timestamp::Timestamp;
+use std::time::Duration;
+
+/// Payloads that one request may name.
+pub const NAMED: usize = 1_000;
+
+/// How long a request waits for its work. What is not done by then goes on.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What is to be erased.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// Payloads of a run, 1 to [`NAMED`] of them.
+    Payloads(RunId, Vec<Hash>),
+    /// Every payload about a subject that its writer named so.
+    Subject(String),
+    /// A tier of a run, 0 to 3.
+    Tier(RunId, u8),
+    /// Every payload of the tenant.
+    Tenant,
+}
+
+/// A request to erase.
+#[derive(Clone, Debug)]
+pub struct ErasureRequest {
+    /// What.
+    pub what: What,
+    /// Under which policy; stands on the ledger.
+    pub policy: String,
+    /// Why; stands on the ledger.
+    pub reason: String,
+    /// By which a retry of the request finds the erasure.
+    pub key: Option<String>,
+}
+
+/// An erasure, and how far it is.
+#[derive(Clone, Debug)]
+pub struct Erasure {
+    /// Its id.
+    pub id: RunId,
+    /// `payloads`, `subject`, `tier` or `tenant`.
+    pub scope: &'static str,
+    /// The run, where it is of one.
+    pub run: Option<RunId>,
+    /// The tier, where it is of one.
+    pub tier: Option<u8>,
+    /// Under which policy.
+    pub policy: String,
+    /// Why.
+    pub reason: String,
+    /// Who asked for it.
+    pub by: Actor,
+    /// When.
+    pub requested_at: Timestamp,
+    /// When no key was left in the store that opens any of it.
+    pub keys_destroyed_at: Option<Timestamp>,
+    /// When the last ciphertext was removed.
+    pub removed_at: Option<Timestamp>,
+    /// When every epoch was destroyed that had wrapped a key of it: no copy of the database opens any of it.
+    pub final_at: Option<Timestamp>,
+    /// Matter of a hold that it waits for.
+    pub held: Option<String>,
+    /// Tiers of runs that it is about, and how many of them are done.
+    pub parts: u64,
+    /// See `parts`.
+    pub parts_done: u64,
+    /// Payloads that were erased so far.
+    pub count: u64,
+    /// Entries of the ledger that certify it so far.
+    pub entries: u64,
+}
+
+impl From<ErasureRow> for Erasure {
+    fn from(row: ErasureRow) -> Self {
+        let (scope, run, tier) = match row.scope {
+            Scope::Payloads(run, _) => ("payloads", Some(run), None),
+            Scope::Tier(run, tier) => ("tier", Some(run), u8::try_from(tier).ok()),
+            Scope::Subject(_) => ("subject", None, None),
+            Scope::Tenant => ("tenant", None, None),
+        };
+        Self {
+            id: row.id,
+            scope,
+            run,
+            tier,
+            policy: row.policy,
+            reason: row.reason,
+            by: row.by,
+            requested_at: row.requested_at,
+            keys_destroyed_at: row.keys_destroyed_at,
+            removed_at: row.removed_at,
+            final_at: row.final_at,
+            held: row.held,
+            parts: row.parts,
+            parts_done: row.parts_done,
+            count: row.count,
+            entries: row.entries,
+        }
+    }
+}
+
+impl Recorder {
+    /// Asks for an erasure, and waits a moment for it; what is not done by then goes on by itself. False where a request
+    /// with the same key was there before.
+    ///
+    /// # Errors
+    /// [`RecordError::Held`]: a hold is in force over the run, or over the tenant.
+    pub async fn erase(
+        &self,
+        caller: Caller,
+        request: ErasureRequest,
+    ) -> Result<(Erasure, bool), RecordError> {
+        let recorder = self.clone();
+        let tenant = caller.tenant.clone();
+        let (row, created) = self
+            .detached(async move { recorder.request_erasure(&caller, request).await })
+            .await?;
+        let (recorder, id) = (self.clone(), row.id.clone());
+        let of_tenant = tenant.clone();
+        // A crash from here on leaves the request, which the next look at what is open goes on with.
+        let work = self.detached(async move { recorder.work_off(&of_tenant, Some(&id)).await });
+        if let Ok(Err(error)) = tokio::time::timeout(PATIENCE, work).await {
+            tracing::error!(erasure = %row.id, %error, "an erasure was interrupted; it is tried again");
+        }
+        Ok((self.read_erasure(tenant, row.id).await?, created))
+    }
+
+    async fn request_erasure(
+        &self,
+        caller: &Caller,
+        request: ErasureRequest,
+    ) -> Result<(ErasureRow, bool), RecordError> {
+        let keys = self.keys(&caller.tenant).await?;
+        let scope = match request.what {
+            What::Payloads(run, mut commits) => {
+                commits.sort_unstable();
+                commits.dedup();
+                Scope::Payloads(run, commits)
+            }
+            What::Subject(subject) => Scope::Subject(keys.subject(&subject)?),
+            What::Tier(run, tier) => Scope::Tier(run, i16::from(tier)),
+            What::Tenant => Scope::Tenant,
+        };
+        let mut tx = self.store.begin(&caller.tenant).await?;
+        // Holds are set under the same lock: none comes between the look and the request.
+        let tenant = store::tenants::lock(&mut tx, &caller.tenant).await?;
+        if let Some(key) = &request.key
+            && let Some(known) = store::erasures::with_key(&mut tx, &caller.tenant, key).await?
+        {
+            let same = known.scope == scope
+                && (&known.policy, &known.reason) == (&request.policy, &request.reason);
+            return if same {
+                Ok((known, false))
+            } else {
+                Err(RecordError::ErasureKey(key.clone()))
+            };
+        }
+        let run = match &scope {
+            Scope::Payloads(run, _) | Scope::Tier(run, _) => Some(run),
+            Scope::Subject(_) | Scope::Tenant => None,
+        };
+        if let Some(run) = run
+            && store::runs::sizes(&mut tx, std::slice::from_ref(run))
+                .await?
+                .is_empty()
+        {
+            return Err(RecordError::NoRun(run.clone()));
+        }
+        if let Scope::Payloads(run, commits) = &scope {
+            for commit in commits {
+                if store::payloads::one(&mut tx, run, commit).await?.is_none()
+                    && store::frames::committing(&mut tx, run, commit)
+                        .await?
+                        .is_none()
+                {
+                    let (run, commit) = (run.clone(), *commit);
+                    return Err(RecordError::NoPayload { run, commit });
+                }
+            }
+        }
+        if let Some(hold) = hold::in_force(&mut tx, &caller.tenant, run)
+            .await?
+            .into_iter()
+            .next()
+        {
+            return Err(RecordError::Held {
+                hold: hold.index,
+                matter: hold.matter,
+            });
+        }
+        let millis = u64::try_from(tenant.now.micros() / 1_000).unwrap_or(0);
+        let row = ErasureRow {
+            id: vault::new_run_id(millis)?,
+            scope,
+            policy: request.policy,
+            reason: request.reason,
+            by: caller.reader(),
+            requested_at: tenant.now,
+            keys_destroyed_at: None,
+            removed_at: None,
+            final_at: None,
+            held: None,
+            parts: 0,
+            parts_done: 0,
+            count: 0,
+            entries: 0,
+        };
+        store::erasures::insert(&mut tx, &caller.tenant, request.key.as_deref(), &row).await?;
+        commit(tx).await?;
+        Ok((row, true))
+    }
+
+    /// An erasure of a tenant.
+    pub async fn read_erasure(&self, tenant: TenantId, id: RunId) -> Result<Erasure, RecordError> {
+        let recorder = self.clone();
+        self.detached(async move {
+            let mut tx = recorder.store.snapshot(&tenant).await?;
+            let row = store::erasures::find(&mut tx, &id).await?;
+            commit(tx).await?;
+            row.map(Erasure::from).ok_or(RecordError::NoErasure(id))
+        })
+        .await
+    }
+
+    /// Erasures of a tenant, newest first, before one.
+    pub async fn erasures(
+        &self,
+        tenant: TenantId,
+        before: Option<RunId>,
+        limit: u32,
+    ) -> Result<Vec<Erasure>, RecordError> {
+        let recorder = self.clone();
+        self.detached(async move {
+            let mut tx = recorder.store.snapshot(&tenant).await?;
+            let rows = store::erasures::list(&mut tx, &tenant, before.as_ref(), limit).await?;
+            commit(tx).await?;
+            Ok(rows.into_iter().map(Erasure::from).collect())
+        })
+        .await
+    }
+}

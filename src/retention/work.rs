@@ -1,0 +1,249 @@
+//! Erasing. Of each tier of a run that an erasure is about:
+//!
+//! | step | a crash after it leaves |
+//! |---|---|
+//! | a new key of the tier, durable in the database of keys | a key that wraps nothing |
+//! | **one transaction** with the tenant's lock and the run's: no hold is in force; appends have to wrap with the new key from now on; keys of single payloads are emptied; the ledger's entry, which certifies it | what the entry names is erased for every reader |
+//! | keys of payloads that survive are wrapped with the new key | some with the new, some with the old, each row says which |
+//! | the older keys of the tier are removed | nothing that the store has opens any of it |
+//! | its ciphertexts are removed | nothing of it |
+//!
+//! Each is done again after a crash, and does nothing where it was done. When every epoch is destroyed that had wrapped the
+//! removed keys, no copy of the database opens any of it: the erasure is final.
+
+use super::hold;
+use crate::ledger;
+use crate::record::{RecordError, Recorder, commit, state_of};
+use crate::store;
+use crate::store::erasures::{ErasureRow, PartRow, Scope};
+use onrecord_core::digest::Hash;
+use onrecord_core::id::{RunId, TenantId};
+use onrecord_core::statement::{self, Predicate};
+
+/// Commitments of an entry, which has at most 65,535 bytes.
+const LISTED: u32 = 500;
+/// Rows of one transaction.
+const ROWS: u32 = 500;
+/// Parts that are read at once.
+const PARTS: u32 = 100;
+/// How an erasure says that it is done.
+const METHOD: &str = "crypto-shredding";
+
+impl Recorder {
+    /// Goes on with every erasure of every tenant that is not final. What hinders one does not hinder the others.
+    pub async fn erase_pending(&self) -> Result<(), RecordError> {
+        for (tenant, _) in self.store.tenants().await? {
+            let recorder = self.clone();
+            let of_tenant = tenant.clone();
+            let work = self.detached(async move { recorder.work_off(&of_tenant, None).await });
+            if let Err(error) = work.await {
+                tracing::error!(%tenant, %error, "erasures were interrupted; they are tried again");
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on with the erasures of a tenant that are not final, or with one of them. One process at a time does: another
+    /// leaves it to that.
+    pub(super) async fn work_off(
+        &self,
+        tenant: &TenantId,
+        only: Option<&RunId>,
+    ) -> Result<(), RecordError> {
+        let Some(turn) = self.store.erasing_turn(tenant).await? else {
+            return Ok(());
+        };
+        let mut tx = self.store.snapshot(tenant).await?;
+        let open = store::erasures::open(&mut tx, tenant).await?;
+        commit(tx).await?;
+        for erasure in open
+            .iter()
+            .filter(|one| only.is_none_or(|id| *id == one.id))
+        {
+            if erasure.removed_at.is_none() {
+                self.erase_all(tenant, erasure).await?;
+            }
+            self.finalize(tenant, &erasure.id).await?;
+        }
+        turn.end().await?;
+        Ok(())
+    }
+
+    /// Whether long work may go on: a server that stops leaves the rest to the next one.
+    fn go_on(&self) -> Result<(), RecordError> {
+        if self.is_stopping() {
+            return Err(RecordError::Stopping);
+        }
+        Ok(())
+    }
+
+    async fn erase_all(&self, tenant: &TenantId, erasure: &ErasureRow) -> Result<(), RecordError> {
+        let mut held = None;
+        let mut last: Option<(RunId, i16)> = None;
+        loop {
+            let mut tx = self.store.snapshot(tenant).await?;
+            let after = last.as_ref().map(|(run, tier)| (run, *tier));
+            let parts = store::erasures::parts(&mut tx, &erasure.id, after, PARTS).await?;
+            commit(tx).await?;
+            let Some(end) = parts.last() else { break };
+            last = Some((end.run.clone(), end.tier));
+            for part in &parts {
+                self.go_on()?;
+                match self.erase_part(tenant, erasure, part).await {
+                    // It waits for the release; everything else goes on.
+                    Err(RecordError::Held { matter, .. }) => held = Some(matter),
+                    done => done?,
+                }
+            }
+        }
+        let mut tx = self.store.begin(tenant).await?;
+        store::erasures::settle(&mut tx, &erasure.id, held.as_deref()).await?;
+        commit(tx).await
+    }
+
+    async fn erase_part(
+        &self,
+        tenant: &TenantId,
+        erasure: &ErasureRow,
+        part: &PartRow,
+    ) -> Result<(), RecordError> {
+        let all = matches!(erasure.scope, Scope::Tier(..) | Scope::Tenant);
+        let version = match part.key_version {
+            Some(version) => version,
+            None => self.renew(tenant, erasure, part).await?,
+        };
+        if !part.certified {
+            while !self.certify(tenant, erasure, part, version).await? {}
+        }
+        if !part.keys_destroyed {
+            if !all {
+                self.rewrap(tenant, part, version).await?;
+            }
+            let epoch = self
+                .store
+                .remove_run_keys(tenant, &part.run, part.tier, version)
+                .await?;
+            self.forget_run_keys(tenant, &part.run);
+            let mut tx = self.store.begin(tenant).await?;
+            store::erasures::keys_destroyed(&mut tx, &erasure.id, part, epoch).await?;
+            commit(tx).await?;
+        }
+        let mut last = None;
+        loop {
+            self.go_on()?;
+            let mut tx = self.store.begin_erasing(tenant).await?;
+            let page = (last, ROWS);
+            last = store::erasures::remove(&mut tx, part, version, all, page).await?;
+            if last.is_none() {
+                store::erasures::removed(&mut tx, &erasure.id, part).await?;
+            }
+            commit(tx).await?;
+            if last.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Makes a new key of the tier, and says so in the part.
+    async fn renew(
+        &self,
+        tenant: &TenantId,
+        erasure: &ErasureRow,
+        part: &PartRow,
+    ) -> Result<i16, RecordError> {
+        let keys = self.renew_run_key(tenant, &part.run, part.tier).await?;
+        let version = keys.version();
+        let mut tx = self.store.begin(tenant).await?;
+        store::erasures::renewed(&mut tx, &erasure.id, part, version).await?;
+        commit(tx).await?;
+        Ok(version)
+    }
+
+    /// Certifies as much of a part as an entry of the ledger lists; true where nothing is left.
+    async fn certify(
+        &self,
+        tenant: &TenantId,
+        erasure: &ErasureRow,
+        part: &PartRow,
+        version: i16,
+    ) -> Result<bool, RecordError> {
+        let keys = self.keys(tenant).await?;
+        let mut tx = self.store.begin_erasing(tenant).await?;
+        // First the tenant, then the run, as everybody who needs both does.
+        let mut locked = store::tenants::lock(&mut tx, tenant).await?;
+        let row = store::runs::lock(&mut tx, &part.run).await?;
+        let (row, _) = row.ok_or_else(|| RecordError::NoRun(part.run.clone()))?;
+        if let Some(hold) = hold::in_force(&mut tx, tenant, Some(&part.run))
+            .await?
+            .into_iter()
+            .next()
+        {
+            return Err(RecordError::Held {
+                hold: hold.index,
+                matter: hold.matter,
+            });
+        }
+        let all = matches!(erasure.scope, Scope::Tier(..) | Scope::Tenant);
+        let (commits, count): (Vec<Hash>, u64) = if all {
+            (Vec::new(), store::erasures::of_tier(&mut tx, part).await?)
+        } else {
+            let commits = store::erasures::targets(&mut tx, &erasure.scope, part, LISTED).await?;
+            store::erasures::destroy_keys_of(&mut tx, &part.run, &commits).await?;
+            let count = commits.len() as u64;
+            (commits, count)
+        };
+        store::erasures::update_run(&mut tx, &part.run, version, count).await?;
+        let mut index = None;
+        if count > 0 {
+            let entry = statement::Erasure {
+                at: ledger::next_time(&locked)?,
+                by: erasure.by.clone(),
+                commits: (!all).then_some(commits),
+                count,
+                method: METHOD.to_owned(),
+                policy: erasure.policy.clone(),
+                reason: erasure.reason.clone(),
+                state: state_of(&row.chain),
+                tier: all.then(|| u8::try_from(part.tier).unwrap_or(0)),
+            };
+            let entry = Predicate::Erasure(entry);
+            let entry = ledger::append(&mut tx, &mut locked, &keys, &entry, None).await?;
+            ledger::checkpoint(&mut tx, &locked, &keys).await?;
+            index = Some(entry.index);
+        }
+        let done = all || count < u64::from(LISTED);
+        store::erasures::certified(&mut tx, &erasure.id, part, (index, count), done).await?;
+        // A crash before this line leaves everything as it was; after it what the entry names is erased, and what is left
+        // of it is removed when the work goes on.
+        commit(tx).await?;
+        self.forget_run_keys(tenant, &part.run);
+        Ok(done)
+    }
+
+    /// Wraps the keys of payloads that survive with the tier's new key.
+    async fn rewrap(
+        &self,
+        tenant: &TenantId,
+        part: &PartRow,
+        version: i16,
+    ) -> Result<(), RecordError> {
+        let keys = self.read_run_keys(tenant, &part.run).await?;
+        let mut last = None;
+        loop {
+            self.go_on()?;
+            let mut tx = self.store.begin_erasing(tenant).await?;
+            let page = (last, ROWS);
+            let mut rows = store::erasures::surviving(&mut tx, part, version, page).await?;
+            for row in &mut rows {
+                (row.wrapped_dek, row.key_version) =
+                    keys.rewrap(part.tier, &row.commit, row.key_version, &row.wrapped_dek)?;
+            }
+            store::erasures::rewrapped(&mut tx, &part.run, &rows).await?;
+            commit(tx).await?;
+            last = rows.last().map(|row| row.commit);
+            if last.is_none() {
+                return Ok(());
+            }
+        }
+    }
+}

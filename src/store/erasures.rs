@@ -1,0 +1,598 @@
+//! Erasures: what is to be erased, how far that is, and the rows that it takes out.
+
+use super::id::Uuid;
+use super::time::Time;
+use super::{Store, StoreError, Tx, contradiction, hash, signed, unsigned};
+use onrecord_core::digest::Hash;
+use onrecord_core::frame::{Actor, ActorType};
+use onrecord_core::id::{RunId, TenantId};
+use onrecord_core::timestamp::Timestamp;
+use sqlx::Row as _;
+use sqlx::postgres::PgRow;
+
+/// What is to be erased.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Single payloads of a run.
+    Payloads(RunId, Vec<Hash>),
+    /// Everything about a subject, by its fingerprint.
+    Subject([u8; 16]),
+    /// A tier of a run.
+    Tier(RunId, i16),
+    /// Everything.
+    Tenant,
+}
+
+/// An erasure as its row has it.
+#[derive(Clone, Debug)]
+pub(crate) struct ErasureRow {
+    /// Its id, a ULID as runs have them.
+    pub(crate) id: RunId,
+    pub(crate) scope: Scope,
+    pub(crate) policy: String,
+    pub(crate) reason: String,
+    pub(crate) by: Actor,
+    pub(crate) requested_at: Timestamp,
+    pub(crate) keys_destroyed_at: Option<Timestamp>,
+    pub(crate) removed_at: Option<Timestamp>,
+    pub(crate) final_at: Option<Timestamp>,
+    /// Matter of the hold that it waits for.
+    pub(crate) held: Option<String>,
+    /// Parts of it, payloads that were erased, and entries of the ledger, so far.
+    pub(crate) parts: u64,
+    pub(crate) parts_done: u64,
+    pub(crate) count: u64,
+    pub(crate) entries: u64,
+}
+
+/// The work of an erasure in one tier of one run.
+#[derive(Clone, Debug)]
+pub(crate) struct PartRow {
+    pub(crate) run: RunId,
+    pub(crate) tier: i16,
+    /// The version that the tier's key was renewed to.
+    pub(crate) key_version: Option<i16>,
+    pub(crate) certified: bool,
+    pub(crate) keys_destroyed: bool,
+}
+
+/// The key of a payload that survives.
+pub(crate) struct SurvivingKey {
+    pub(crate) commit: Hash,
+    pub(crate) key_version: i16,
+    pub(crate) wrapped_dek: Vec<u8>,
+}
+
+const SELECT: &str =
+    "select erasures.*, coalesce(parts.parts, 0) as parts, coalesce(parts.done, 0) as done,
+    coalesce(parts.count, 0) as count, coalesce(parts.entries, 0) as entries
+  from erasures, lateral (
+    select count(*) as parts, count(*) filter (where removed) as done, sum(count)::bigint as count,
+      sum(cardinality(entries))::bigint as entries
+    from erasure_parts where erasure = erasures.id) as parts";
+
+fn read(row: &PgRow) -> Result<ErasureRow, StoreError> {
+    let id: String = row.try_get("id")?;
+    let wrong = |column| contradiction("erasures", column, &id);
+    let run = row.try_get::<Option<Uuid>, _>("run")?.map(RunId::from);
+    let scope = match (row.try_get::<&str, _>("scope")?, run) {
+        ("payloads", Some(run)) => {
+            let commits: Vec<Vec<u8>> = row.try_get("commits")?;
+            let commits = commits.iter().map(|one| hash(one, "erasures", "commits"));
+            Scope::Payloads(run, commits.collect::<Result<_, _>>()?)
+        }
+        ("tier", Some(run)) => Scope::Tier(run, row.try_get("tier")?),
+        ("subject", None) => {
+            let subject: Vec<u8> = row.try_get("subject")?;
+            Scope::Subject(subject.try_into().map_err(|_| wrong("subject"))?)
+        }
+        ("tenant", None) => Scope::Tenant,
+        _ => return Err(wrong("scope")),
+    };
+    let by_type: String = row.try_get("by_type")?;
+    let kind = ActorType::from_word(&by_type).ok_or_else(|| wrong("by_type"))?;
+    let time = |column: &str| {
+        row.try_get::<Option<Time>, _>(column)
+            .map(|time| time.map(|time| time.0))
+    };
+    Ok(ErasureRow {
+        scope,
+        policy: row.try_get("policy")?,
+        reason: row.try_get("reason")?,
+        by: Actor {
+            id: row.try_get("by_id")?,
+            keyid: None,
+            kind,
+        },
+        requested_at: row.try_get::<Time, _>("requested_at")?.0,
+        keys_destroyed_at: time("keys_destroyed_at")?,
+        removed_at: time("removed_at")?,
+        final_at: time("final_at")?,
+        held: row.try_get("held")?,
+        parts: unsigned(row.try_get("parts")?, "erasure_parts", "erasure")?,
+        parts_done: unsigned(row.try_get("done")?, "erasure_parts", "removed")?,
+        count: unsigned(row.try_get("count")?, "erasure_parts", "count")?,
+        entries: unsigned(row.try_get("entries")?, "erasure_parts", "entries")?,
+        id: id.parse().map_err(|_| wrong("id"))?,
+    })
+}
+
+impl Store {
+    /// Begins a transaction of one tenant that may destroy the keys of payloads and remove their ciphertexts.
+    pub(crate) async fn begin_erasing(&self, tenant: &TenantId) -> Result<Tx, StoreError> {
+        let mut tx = self.begin(tenant).await?;
+        sqlx::query("set local role onrecord_eraser")
+            .execute(&mut *tx)
+            .await?;
+        Ok(tx)
+    }
+
+    /// Takes the turn to erase for a tenant; `None` where another process has it.
+    pub(crate) async fn erasing_turn(&self, tenant: &TenantId) -> Result<Option<Turn>, StoreError> {
+        let mut tx = self.begin(tenant).await?;
+        // It waits for the work of other connections, which may take long.
+        sqlx::query("set local idle_in_transaction_session_timeout = 0")
+            .execute(&mut *tx)
+            .await?;
+        let mine: bool = sqlx::query_scalar(
+            "select pg_try_advisory_xact_lock(hashtextextended('onrecord/erasing/' || $1, 0))",
+        )
+        .bind(tenant.as_str())
+        .fetch_one(&mut *tx)
+        .await?;
+        Ok(mine.then_some(Turn(tx)))
+    }
+}
+
+/// The right of one process to erase for a tenant, until it ends or its connection does.
+pub(crate) struct Turn(Tx);
+
+impl Turn {
+    /// Gives it back.
+    pub(crate) async fn end(self) -> Result<(), StoreError> {
+        Ok(self.0.commit().await?)
+    }
+}
+
+/// Adds an erasure and the parts of its work, none of which is done.
+pub(crate) async fn insert(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    key: Option<&str>,
+    erasure: &ErasureRow,
+) -> Result<(), StoreError> {
+    let (scope, run, tier, commits, subject) = match &erasure.scope {
+        Scope::Payloads(run, commits) => {
+            let commits: Vec<&[u8]> = commits.iter().map(|commit| &commit.0[..]).collect();
+            ("payloads", Some(run), None, Some(commits), None)
+        }
+        Scope::Subject(subject) => ("subject", None, None, None, Some(&subject[..])),
+        Scope::Tier(run, tier) => ("tier", Some(run), Some(*tier), None, None),
+        Scope::Tenant => ("tenant", None, None, None, None),
+    };
+    let id = erasure.id.to_string();
+    let run = run.map(Uuid::from);
+    sqlx::query(
+        "insert into erasures (id, tenant, key, scope, run, tier, commits, subject, policy, reason, by_type, by_id, requested_at)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+    )
+    .bind(&id)
+    .bind(tenant.as_str())
+    .bind(key)
+    .bind(scope)
+    .bind(run)
+    .bind(tier)
+    .bind(&commits)
+    .bind(subject)
+    .bind(&erasure.policy)
+    .bind(&erasure.reason)
+    .bind(erasure.by.kind.as_str())
+    .bind(&erasure.by.id)
+    .bind(Time(erasure.requested_at))
+    .execute(&mut **tx)
+    .await?;
+    // A statement for each scope, so that each goes by the index that it has.
+    let which = match &erasure.scope {
+        Scope::Payloads(..) => {
+            "run = $3 and commit = any($4) and $5::smallint is null and $6::bytea is null"
+        }
+        Scope::Tier(..) => "run = $3 and tier = $5 and $4::bytea[] is null and $6::bytea is null",
+        Scope::Subject(_) => {
+            "subjects is not null and subject_list(subjects) @> array[$6] and $3::uuid is null and $4::bytea[] is null and $5::smallint is null"
+        }
+        Scope::Tenant => {
+            "tenant = $2 and $3::uuid is null and $4::bytea[] is null and $5::smallint is null and $6::bytea is null"
+        }
+    };
+    let parts = format!(
+        "insert into erasure_parts (erasure, tenant, run, tier)
+         select distinct $1, $2, run, tier from payloads where wrapped_dek <> '' and {which}"
+    );
+    sqlx::query(sqlx::AssertSqlSafe(parts))
+        .bind(&id)
+        .bind(tenant.as_str())
+        .bind(run)
+        .bind(&commits)
+        .bind(tier)
+        .bind(subject)
+        .execute(&mut **tx)
+        .await?;
+    Ok(())
+}
+
+/// An erasure.
+pub(crate) async fn find(tx: &mut Tx, id: &RunId) -> Result<Option<ErasureRow>, StoreError> {
+    let row = sqlx::query(sqlx::AssertSqlSafe(format!("{SELECT} where id = $1")))
+        .bind(id.to_string())
+        .fetch_optional(&mut **tx)
+        .await?;
+    row.map(|row| read(&row)).transpose()
+}
+
+/// The erasure that was requested with a key.
+pub(crate) async fn with_key(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    key: &str,
+) -> Result<Option<ErasureRow>, StoreError> {
+    let sql = format!("{SELECT} where tenant = $1 and key = $2");
+    let row = sqlx::query(sqlx::AssertSqlSafe(sql))
+        .bind(tenant.as_str())
+        .bind(key)
+        .fetch_optional(&mut **tx)
+        .await?;
+    row.map(|row| read(&row)).transpose()
+}
+
+/// Erasures, newest first, before one.
+pub(crate) async fn list(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    before: Option<&RunId>,
+    limit: u32,
+) -> Result<Vec<ErasureRow>, StoreError> {
+    let sql = format!(
+        "{SELECT} where tenant = $1 and ($2::text is null or id < $2) order by id desc limit $3"
+    );
+    let rows = sqlx::query(sqlx::AssertSqlSafe(sql))
+        .bind(tenant.as_str())
+        .bind(before.map(ToString::to_string))
+        .bind(i64::from(limit))
+        .fetch_all(&mut **tx)
+        .await?;
+    rows.iter().map(read).collect()
+}
+
+/// Erasures that are not final, oldest first.
+pub(crate) async fn open(tx: &mut Tx, tenant: &TenantId) -> Result<Vec<ErasureRow>, StoreError> {
+    let sql = format!("{SELECT} where tenant = $1 and final_at is null order by id limit 1000");
+    let rows = sqlx::query(sqlx::AssertSqlSafe(sql))
+        .bind(tenant.as_str())
+        .fetch_all(&mut **tx)
+        .await?;
+    rows.iter().map(read).collect()
+}
+
+/// Parts of an erasure whose ciphertexts are not removed, after a run and tier, in their order.
+pub(crate) async fn parts(
+    tx: &mut Tx,
+    id: &RunId,
+    after: Option<(&RunId, i16)>,
+    limit: u32,
+) -> Result<Vec<PartRow>, StoreError> {
+    let rows = sqlx::query(
+        "select * from erasure_parts where erasure = $1 and not removed
+           and ($2::uuid is null or (run, tier) > ($2, $3)) order by run, tier limit $4",
+    )
+    .bind(id.to_string())
+    .bind(after.map(|(run, _)| Uuid::from(run)))
+    .bind(after.map(|(_, tier)| tier))
+    .bind(i64::from(limit))
+    .fetch_all(&mut **tx)
+    .await?;
+    rows.iter()
+        .map(|row| {
+            Ok(PartRow {
+                run: row.try_get::<Uuid, _>("run")?.into(),
+                tier: row.try_get("tier")?,
+                key_version: row.try_get("key_version")?,
+                certified: row.try_get("certified")?,
+                keys_destroyed: row.try_get("keys_destroyed")?,
+            })
+        })
+        .collect()
+}
+
+/// Writes what a tier's key was renewed to.
+pub(crate) async fn renewed(
+    tx: &mut Tx,
+    id: &RunId,
+    part: &PartRow,
+    version: i16,
+) -> Result<(), StoreError> {
+    sqlx::query("update erasure_parts set key_version = $4 where erasure = $1 and run = $2 and tier = $3 and key_version is null")
+        .bind(id.to_string())
+        .bind(Uuid::from(&part.run))
+        .bind(part.tier)
+        .bind(version)
+        .execute(&mut **tx)
+        .await?;
+    Ok(())
+}
+
+/// Payloads of a part that are still to be erased: up to `limit` commitments, sorted.
+pub(crate) async fn targets(
+    tx: &mut Tx,
+    scope: &Scope,
+    part: &PartRow,
+    limit: u32,
+) -> Result<Vec<Hash>, StoreError> {
+    let (commits, subject) = match scope {
+        Scope::Payloads(_, commits) => {
+            let commits: Vec<&[u8]> = commits.iter().map(|commit| &commit.0[..]).collect();
+            (Some(commits), None)
+        }
+        Scope::Subject(subject) => (None, Some(&subject[..])),
+        Scope::Tier(..) | Scope::Tenant => (None, None),
+    };
+    let found: Vec<Vec<u8>> = sqlx::query_scalar(
+        "select commit from payloads where run = $1 and tier = $2 and wrapped_dek <> ''
+           and ($3::bytea[] is null or commit = any($3))
+           and ($4::bytea is null or (subjects is not null and subject_list(subjects) @> array[$4]))
+         order by commit limit $5",
+    )
+    .bind(Uuid::from(&part.run))
+    .bind(part.tier)
+    .bind(commits)
+    .bind(subject)
+    .bind(i64::from(limit))
+    .fetch_all(&mut **tx)
+    .await?;
+    found
+        .iter()
+        .map(|one| hash(one, "payloads", "commit"))
+        .collect()
+}
+
+/// How many payloads of a tier of a run have a key.
+pub(crate) async fn of_tier(tx: &mut Tx, part: &PartRow) -> Result<u64, StoreError> {
+    let count: i64 = sqlx::query_scalar(
+        "select count(*) from payloads where run = $1 and tier = $2 and wrapped_dek <> ''",
+    )
+    .bind(Uuid::from(&part.run))
+    .bind(part.tier)
+    .fetch_one(&mut **tx)
+    .await?;
+    unsigned(count, "payloads", "commit")
+}
+
+/// Destroys the keys of single payloads as they lie here.
+pub(crate) async fn destroy_keys_of(
+    tx: &mut Tx,
+    run: &RunId,
+    commits: &[Hash],
+) -> Result<(), StoreError> {
+    sqlx::query("update payloads set wrapped_dek = '' where run = $1 and commit = any($2)")
+        .bind(Uuid::from(run))
+        .bind(
+            commits
+                .iter()
+                .map(|commit| &commit.0[..])
+                .collect::<Vec<_>>(),
+        )
+        .execute(&mut **tx)
+        .await?;
+    Ok(())
+}
+
+/// Writes into a run's row that its keys have a newer version, with which appends have to wrap from now on, and that payloads
+/// of it were erased.
+pub(crate) async fn update_run(
+    tx: &mut Tx,
+    run: &RunId,
+    version: i16,
+    erased: u64,
+) -> Result<(), StoreError> {
+    sqlx::query("update runs set key_version = greatest(key_version, $2), erased = erased + $3 where run = $1")
+        .bind(Uuid::from(run))
+        .bind(version)
+        .bind(signed(erased))
+        .execute(&mut **tx)
+        .await?;
+    Ok(())
+}
+
+/// Writes that payloads of a part are certified by an entry of the ledger; `all` where none is left.
+pub(crate) async fn certified(
+    tx: &mut Tx,
+    id: &RunId,
+    part: &PartRow,
+    (index, count): (Option<u64>, u64),
+    all: bool,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "update erasure_parts set count = count + $4, entries = entries || $5::bigint[], certified = $6
+         where erasure = $1 and run = $2 and tier = $3",
+    )
+    .bind(id.to_string())
+    .bind(Uuid::from(&part.run))
+    .bind(part.tier)
+    .bind(signed(count))
+    .bind(index.into_iter().map(signed).collect::<Vec<_>>())
+    .bind(all)
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+/// Keys of payloads of a tier that survive and are wrapped with an older version of its key, after a commitment and in the
+/// order of these.
+pub(crate) async fn surviving(
+    tx: &mut Tx,
+    part: &PartRow,
+    version: i16,
+    (after, limit): (Option<Hash>, u32),
+) -> Result<Vec<SurvivingKey>, StoreError> {
+    let rows = sqlx::query(
+        "select commit, key_version, wrapped_dek from payloads
+         where run = $1 and commit > $5 and tier = $2 and key_version < $3 and wrapped_dek <> '' order by commit limit $4",
+    )
+    .bind(Uuid::from(&part.run))
+    .bind(part.tier)
+    .bind(version)
+    .bind(i64::from(limit))
+    .bind(after.as_ref().map_or(&[][..], |commit| &commit.0[..]))
+    .fetch_all(&mut **tx)
+    .await?;
+    rows.iter()
+        .map(|row| {
+            Ok(SurvivingKey {
+                commit: hash(row.try_get("commit")?, "payloads", "commit")?,
+                key_version: row.try_get("key_version")?,
+                wrapped_dek: row.try_get("wrapped_dek")?,
+            })
+        })
+        .collect()
+}
+
+/// Writes keys of payloads that were wrapped anew.
+pub(crate) async fn rewrapped(
+    tx: &mut Tx,
+    run: &RunId,
+    keys: &[SurvivingKey],
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "update payloads set wrapped_dek = new.wrapped, key_version = new.version
+         from unnest($2::bytea[], $3::smallint[], $4::bytea[]) as new (commit, version, wrapped)
+         where payloads.run = $1 and payloads.commit = new.commit and payloads.key_version < new.version and payloads.wrapped_dek <> ''",
+    )
+    .bind(Uuid::from(run))
+    .bind(keys.iter().map(|key| &key.commit.0[..]).collect::<Vec<_>>())
+    .bind(keys.iter().map(|key| key.key_version).collect::<Vec<_>>())
+    .bind(keys.iter().map(|key| &key.wrapped_dek[..]).collect::<Vec<_>>())
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+/// Writes that no key is left which opens anything of a part, nor any that is wrapped by a newer epoch than this one.
+pub(crate) async fn keys_destroyed(
+    tx: &mut Tx,
+    id: &RunId,
+    part: &PartRow,
+    epoch: i32,
+) -> Result<(), StoreError> {
+    sqlx::query("update erasure_parts set keys_destroyed = true, epoch = $4 where erasure = $1 and run = $2 and tier = $3")
+        .bind(id.to_string())
+        .bind(Uuid::from(&part.run))
+        .bind(part.tier)
+        .bind(epoch)
+        .execute(&mut **tx)
+        .await?;
+    Ok(())
+}
+
+/// Removes ciphertexts of a part after a commitment, at most `limit`: those whose keys are wrapped with an older version of the
+/// tier's key, and unless all of the tier goes only those that have none. Returns the last of them; `None` where none was left.
+pub(crate) async fn remove(
+    tx: &mut Tx,
+    part: &PartRow,
+    version: i16,
+    all: bool,
+    (after, limit): (Option<Hash>, u32),
+) -> Result<Option<Hash>, StoreError> {
+    let last: Option<Vec<u8>> = sqlx::query_scalar(
+        "with batch as (
+           select commit from payloads
+           where run = $1 and commit > $6 and tier = $2 and key_version < $3 and ($4 or wrapped_dek = '') order by commit limit $5
+         ), gone as (
+           delete from payloads using batch where payloads.run = $1 and payloads.commit = batch.commit
+         ) select commit from batch order by commit desc limit 1",
+    )
+    .bind(Uuid::from(&part.run))
+    .bind(part.tier)
+    .bind(version)
+    .bind(all)
+    .bind(i64::from(limit))
+    .bind(after.as_ref().map_or(&[][..], |commit| &commit.0[..]))
+    .fetch_optional(&mut **tx)
+    .await?;
+    last.map(|last| hash(&last, "payloads", "commit"))
+        .transpose()
+}
+
+/// Writes that nothing of a part is left.
+pub(crate) async fn removed(tx: &mut Tx, id: &RunId, part: &PartRow) -> Result<(), StoreError> {
+    sqlx::query(
+        "update erasure_parts set removed = true where erasure = $1 and run = $2 and tier = $3",
+    )
+    .bind(id.to_string())
+    .bind(Uuid::from(&part.run))
+    .bind(part.tier)
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+/// Writes how far an erasure is, as its parts are: what is reached for the first time, is reached now.
+pub(crate) async fn settle(tx: &mut Tx, id: &RunId, held: Option<&str>) -> Result<(), StoreError> {
+    sqlx::query(
+        "update erasures set held = $2,
+           keys_destroyed_at = coalesce(keys_destroyed_at, case when parts.keys then clock_timestamp() end),
+           removed_at = coalesce(removed_at, case when parts.removed then clock_timestamp() end)
+         from (select coalesce(bool_and(keys_destroyed), true) as keys, coalesce(bool_and(removed), true) as removed
+           from erasure_parts where erasure = $1) as parts
+         where id = $1",
+    )
+    .bind(id.to_string())
+    .bind(held)
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+/// The newest epoch that may have wrapped a key of an erasure; `None` where it had no part.
+pub(crate) async fn epoch(tx: &mut Tx, id: &RunId) -> Result<Option<i32>, StoreError> {
+    Ok(
+        sqlx::query_scalar("select max(epoch) from erasure_parts where erasure = $1")
+            .bind(id.to_string())
+            .fetch_one(&mut **tx)
+            .await?,
+    )
+}
+
+/// Writes that an erasure is final.
+pub(crate) async fn finalize(tx: &mut Tx, id: &RunId, at: Timestamp) -> Result<(), StoreError> {
+    sqlx::query("update erasures set final_at = $2 where id = $1 and final_at is null")
+        .bind(id.to_string())
+        .bind(Time(at))
+        .execute(&mut **tx)
+        .await?;
+    Ok(())
+}
+
+/// The ledger's entries that certify an erasure: index, leaf hash and run, by index.
+pub(crate) async fn entries(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    id: &RunId,
+) -> Result<Vec<(u64, Hash, RunId)>, StoreError> {
+    let rows = sqlx::query(
+        "select idx, leaf, ledger_entries.run from erasure_parts, unnest(entries) as part (idx)
+           join ledger_entries using (idx)
+         where erasure = $1 and ledger_entries.tenant = $2 order by idx",
+    )
+    .bind(id.to_string())
+    .bind(tenant.as_str())
+    .fetch_all(&mut **tx)
+    .await?;
+    rows.iter()
+        .map(|row| {
+            Ok((
+                unsigned(row.try_get("idx")?, "ledger_entries", "idx")?,
+                hash(row.try_get("leaf")?, "ledger_entries", "leaf")?,
+                row.try_get::<Uuid, _>("run")?.into(),
+            ))
+        })
+        .collect()
+}
