@@ -13,6 +13,7 @@ pub mod ledger;
 pub mod postgres;
 pub mod record;
 pub mod redact;
+pub mod rotation;
 pub mod start;
 pub mod store;
 pub mod vault;

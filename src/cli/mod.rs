@@ -9,6 +9,7 @@ pub mod doctor;
 pub mod export;
 pub mod gate;
 pub mod import;
+pub mod keys;
 pub mod man;
 pub mod migrate;
 mod running;
@@ -94,6 +95,8 @@ enum Command {
     Token(WithServer<token::TokenArgs>),
     /// Make a tenant with keys and a ledger of its own
     Tenant(WithServer<tenant::TenantArgs>),
+    /// Show and renew what the keys of runs are under
+    Keys(keys::KeysArgs),
     /// Bring a database's tables to this version, as the role that owns them
     Migrate(migrate::MigrateArgs),
     /// Check a set-up, and say what is wrong and what to do
@@ -222,6 +225,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             let (args, client) = args.client()?;
             tenant::run(args, client).await?;
         }
+        Command::Keys(args) => keys::run(args).await?,
         Command::Migrate(args) => migrate::run(args).await?,
         Command::Doctor(args) => return doctor::run(args).await,
         Command::Bench(args) => return bench::run(args).await,

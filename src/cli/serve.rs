@@ -188,6 +188,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     announce(&started, &format!("http://{address}"));
     let idle = args.seal_idle_hours;
     let recorder = started.app.recorder.clone();
+    recorder.resume_rotations().await?;
     let sweeper = tokio::spawn(async move {
         let mut ticks = tokio::time::interval(IDLE_CHECK);
         if idle == 0 {

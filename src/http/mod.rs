@@ -16,6 +16,7 @@ mod read_frames;
 mod read_run;
 mod receipt;
 mod request;
+mod rotations;
 mod schema;
 mod seal_run;
 mod serve;
@@ -127,6 +128,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(tokens::create_token, tokens::list_tokens))
         .routes(routes!(tokens::read_token, tokens::revoke_token))
         .routes(routes!(tenants::create_tenant))
+        .routes(routes!(rotations::rotate, rotations::read_rotations))
         .routes(routes!(health::live))
         .routes(routes!(health::ready))
 }

@@ -17,11 +17,13 @@ mod prepare;
 mod queue;
 pub mod read;
 mod redaction;
+mod rotate;
 pub mod seal;
 mod sequencer;
 
 pub(crate) use admin::TokenRow;
 pub(crate) use prepare::offload;
+pub(crate) use rotate::Rotations;
 
 use crate::access::{AccessError, Tokens};
 use crate::ledger::LedgerError;
@@ -36,9 +38,11 @@ use onrecord_core::digest::Hash;
 use onrecord_core::id::{RunId, TenantId};
 pub use queue::QueueLimits;
 use sequencer::Sequencer;
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// Why a request was not carried out.
@@ -206,6 +210,10 @@ pub struct Shared {
     /// The rules under which payloads are redacted, if they are.
     redaction: Option<RuleSet>,
     tasks: TaskTracker,
+    /// Ends work that another process, or the next start, goes on with.
+    stopping: CancellationToken,
+    /// Tenants whose rotation this process works on.
+    rotating: Mutex<BTreeSet<TenantId>>,
     followed: follow::Followed,
     sequencer: Sequencer,
     tokens: Tokens,
@@ -244,6 +252,8 @@ impl Recorder {
             vault,
             redaction,
             tasks: TaskTracker::new(),
+            stopping: CancellationToken::new(),
+            rotating: Mutex::default(),
             followed,
             run_keys: Mutex::new(LruCache::new(OPEN_KEYS)),
         }))
@@ -274,6 +284,7 @@ impl Recorder {
     /// Waits until all work that was begun is done, and all frames that were handed over are written. Nothing may be
     /// begun after it.
     pub async fn drain(&self) {
+        self.stopping.cancel();
         self.sequencer.drain().await;
         self.tasks.close();
         self.tasks.wait().await;
@@ -334,9 +345,11 @@ impl Recorder {
         let keys = self.keys(tenant).await?;
         let wrapped = self.store.run_keys(tenant, run).await?;
         match keys.open_run(run, &wrapped) {
-            // Another process made that epoch after this one read the folder.
+            // Another process made that epoch after this one read the folder, or destroyed it after the keys were read.
             Err(VaultError::Epoch { .. }) => {
-                Ok(self.reread_keys(tenant).await?.open_run(run, &wrapped)?)
+                let keys = self.reread_keys(tenant).await?;
+                let wrapped = self.store.run_keys(tenant, run).await?;
+                Ok(keys.open_run(run, &wrapped)?)
             }
             other => Ok(other?),
         }

@@ -7,7 +7,7 @@ pub(crate) mod append;
 pub mod check;
 pub(crate) mod frames;
 pub(crate) mod id;
-pub(crate) mod keys;
+pub mod keys;
 pub(crate) mod ledger;
 mod migrate;
 pub(crate) mod payloads;

@@ -56,6 +56,34 @@ pub(super) fn write_new(path: &Path, bytes: &[u8]) -> Result<bool, VaultError> {
     }
 }
 
+/// Destroys a key file; false where it is gone already. On a disk that writes in place the bytes are overwritten; one
+/// that does not (flash, and file systems that copy on write) keeps the old ones until it uses their room again.
+pub(super) fn destroy(path: &Path) -> Result<bool, VaultError> {
+    let doomed = path.with_extension("destroyed");
+    match fs::rename(path, &doomed) {
+        // A crash from here on leaves a name that nobody reads a key from.
+        Ok(()) => sync_parent(path)?,
+        // Gone, or a crash came after the renaming.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(at(path)(error)),
+    }
+    let mut file = match fs::OpenOptions::new().write(true).open(&doomed) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(at(&doomed)(error)),
+    };
+    let length = file.metadata().map_err(at(&doomed))?.len();
+    let zeros = vec![0; usize::try_from(length).unwrap_or(0)];
+    file.write_all(&zeros).map_err(at(&doomed))?;
+    // The overwriting reaches the disk before the name goes, and not with it.
+    file.sync_all().map_err(at(&doomed))?;
+    match fs::remove_file(&doomed) {
+        // Another process may do the same at this moment.
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(&doomed)(error)),
+        _ => sync_parent(path).map(|()| true),
+    }
+}
+
 /// Whether a folder has the keys of a tenant in it.
 pub(super) fn has_tenants(path: &Path) -> Result<bool, VaultError> {
     for entry in fs::read_dir(path).map_err(at(path))? {

@@ -7,6 +7,7 @@
 //! key makes everything below it unreadable.
 
 mod cipher;
+mod epochs;
 mod files;
 pub(crate) mod random;
 mod run;
@@ -45,6 +46,12 @@ pub enum VaultError {
         "the key of epoch {epoch} is not in the keys folder: it was destroyed, or made elsewhere"
     )]
     Epoch {
+        /// The epoch.
+        epoch: i32,
+    },
+    /// The newest epoch cannot be destroyed: keys are wrapped under it.
+    #[error("epoch {epoch} is in use: no newer one is in the keys folder")]
+    EpochInUse {
         /// The epoch.
         epoch: i32,
     },

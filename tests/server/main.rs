@@ -24,6 +24,7 @@ mod keys;
 mod log;
 mod migration;
 mod pages;
+mod rotation;
 mod running;
 #[path = "../shared/mod.rs"]
 mod shared;
