@@ -1,11 +1,14 @@
 //! `onrecord keys`: epochs of the tenant's keys, and the move to a new one.
 
 use super::WithServer;
+use super::key_place::{Digits, KeyPlace};
 use super::terminal::{Column, Screen, seconds, show, table, tell};
 use crate::client::Client;
-use anyhow::bail;
+use crate::start::{RootSource, TransitSource, rewrap_root};
+use anyhow::{Context as _, bail};
 use clap::Subcommand;
 use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Where epochs are read, and rotations begun.
@@ -31,6 +34,8 @@ enum KeysCommand {
     Status(WithServer<StatusArgs>),
     /// Move the tenant to a new epoch and destroy the old one's key, or finish such a move
     Rotate(WithServer<RotateArgs>),
+    /// Move all keys to another root key, while no server runs on them
+    RewrapRoot(RewrapRootArgs),
 }
 
 /// Arguments of `onrecord keys status`.
@@ -50,6 +55,47 @@ struct RotateArgs {
     /// Print the server's last answer as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// Arguments of `onrecord keys rewrap-root`: where the keys are, the root key that they are under, and the next one.
+#[derive(clap::Args)]
+struct RewrapRootArgs {
+    #[command(flatten)]
+    place: KeyPlace,
+    #[command(flatten)]
+    to: NextRoot,
+    /// Print how many key files were wrapped again as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The root key to move to.
+#[derive(clap::Args)]
+struct NextRoot {
+    /// Move to a root key in this file, which is made if it is not there
+    #[arg(long, value_name = "FILE")]
+    to_file: Option<PathBuf>,
+    /// Move to the root key whose 64 hex digits ONRECORD_NEXT_ROOT_KEY holds
+    #[arg(long)]
+    to_variable: bool,
+    /// Move to a root key in this transit engine
+    #[arg(long, value_name = "URL")]
+    to_transit: Option<String>,
+    /// Name of the key there
+    #[arg(long, value_name = "NAME", default_value = "onrecord")]
+    to_transit_key: String,
+    /// File with the token for it
+    #[arg(long, value_name = "FILE")]
+    to_transit_token: Option<PathBuf>,
+    /// What `--to-variable` means
+    #[arg(
+        long,
+        env = "ONRECORD_NEXT_ROOT_KEY",
+        hide = true,
+        hide_env_values = true,
+        value_parser = Digits::parse
+    )]
+    to_digits: Option<Digits>,
 }
 
 const COLUMNS: [Column; 5] = [
@@ -83,6 +129,40 @@ pub async fn run(args: KeysArgs) -> anyhow::Result<()> {
                 bail!(STOPPED);
             }
             print(&after, args.json)
+        }
+        KeysCommand::RewrapRoot(args) => rewrap(args).await,
+    }
+}
+
+async fn rewrap(args: RewrapRootArgs) -> anyhow::Result<()> {
+    let folder = args.place.keys_folder()?;
+    let (old, new) = (args.place.root_key()?, args.to.source()?);
+    let told = |done, of| tell(format_args!("{done} of {of} key files"));
+    let wrapped = rewrap_root(&folder, &old, &new, told).await?;
+    if args.json {
+        return super::print(&format!("{}\n", json!({ "wrapped": wrapped })));
+    }
+    super::print(&format!(
+        "{wrapped} key files wrapped again; start the servers with the new root key, and keep it apart from the backups\n"
+    ))
+}
+
+impl NextRoot {
+    fn source(self) -> anyhow::Result<RootSource> {
+        match (self.to_file, self.to_variable, self.to_transit) {
+            (Some(file), false, None) => Ok(RootSource::File(Some(file))),
+            (None, true, None) => match self.to_digits.as_ref().map(Digits::source) {
+                Some(given @ RootSource::Given(_)) => Ok(given),
+                _ => bail!("--to-variable: ONRECORD_NEXT_ROOT_KEY does not hold 64 hex digits"),
+            },
+            (None, false, Some(url)) => Ok(RootSource::Transit(TransitSource {
+                url,
+                key: self.to_transit_key,
+                token_file: self
+                    .to_transit_token
+                    .context("--to-transit needs --to-transit-token FILE")?,
+            })),
+            _ => bail!("give one of --to-file, --to-variable and --to-transit"),
         }
     }
 }

@@ -9,6 +9,7 @@ pub mod doctor;
 pub mod export;
 pub mod gate;
 pub mod import;
+mod key_place;
 pub mod keys;
 pub mod man;
 pub mod migrate;

@@ -323,7 +323,7 @@ impl Recorder {
             .origin(tenant)
             .await?
             .ok_or_else(|| RecordError::NoTenant(tenant.clone()))?;
-        Ok(self.vault.tenant(tenant, &origin)?)
+        Ok(self.vault.tenant(tenant, &origin).await?)
     }
 
     /// The keys of a tenant as they lie in the folder now.
@@ -333,7 +333,7 @@ impl Recorder {
     ) -> Result<Arc<crate::vault::TenantKeys>, RecordError> {
         let origin = self.store.origin(tenant).await?;
         let origin = origin.ok_or_else(|| RecordError::NoTenant(tenant.clone()))?;
-        Ok(self.vault.reread(tenant, &origin)?)
+        Ok(self.vault.reread(tenant, &origin).await?)
     }
 
     /// The keys of a run as they are in the database now; empty where there is no such run.

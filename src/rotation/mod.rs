@@ -87,10 +87,10 @@ pub async fn epoch(
     let next = next_epoch(store, vault, tenant).await?;
     // A crash after it leaves a key that new keys are wrapped under by whoever reads the folder anew; the older
     // ones are in the folder too. The next rotation finds two, and goes on below.
-    vault.make_epoch(tenant, next)?;
+    vault.make_epoch(tenant, next).await?;
     // Read from the disk, and not remembered: what does not open there must not get a key under it. Where another
     // process made a newer one meanwhile, that one is the next.
-    let keys = vault.reread(tenant, &origin)?;
+    let keys = vault.reread(tenant, &origin).await?;
     let next = keys.epoch();
     // A crash after it leaves old epochs that nothing is added to.
     store
@@ -111,7 +111,7 @@ pub async fn epoch(
     // A crash before this line leaves epochs without keys that are not said to be destroyed.
     store.note_destroyed(tenant, next).await?;
     // Nor does this process have them any more, once whoever has the keys of now lets go of them.
-    vault.reread(tenant, &origin)?;
+    vault.reread(tenant, &origin).await?;
     tracing::info!(%tenant, epoch = next, rewrapped, ?destroyed, "old epochs are destroyed");
     Ok(Report {
         epoch: next,

@@ -16,9 +16,7 @@ impl Vault {
     /// # Errors
     /// [`VaultError::File`]: the folder cannot be read.
     pub fn epochs(&self, tenant: &TenantId) -> Result<Vec<i32>, VaultError> {
-        let mut epochs = files::epochs(&self.folder.join(tenant.as_str()))?;
-        epochs.sort_unstable();
-        Ok(epochs)
+        files::epochs(&self.folder.join(tenant.as_str()))
     }
 
     /// Makes the key of an epoch, durable when this returns; false where it is there. Whoever opens the folder
@@ -26,8 +24,8 @@ impl Vault {
     ///
     /// # Errors
     /// [`VaultError::File`], [`VaultError::Randomness`].
-    pub fn make_epoch(&self, tenant: &TenantId, epoch: i32) -> Result<bool, VaultError> {
-        self.make_key(tenant, &format!("epoch-{epoch}"))
+    pub async fn make_epoch(&self, tenant: &TenantId, epoch: i32) -> Result<bool, VaultError> {
+        self.make_key(tenant, &format!("epoch-{epoch}")).await
     }
 
     /// Destroys the key of an epoch; false where it is gone already. The caller knows that nothing is wrapped

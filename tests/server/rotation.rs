@@ -2,6 +2,7 @@
 
 use crate::running::Server;
 use onrecord::rotation::{self, Report};
+use onrecord::start::RootSource;
 use onrecord::store::Store;
 use onrecord::vault::Vault;
 use onrecord_core::id::TenantId;
@@ -30,7 +31,9 @@ impl Process {
             .unwrap();
         Self {
             store: store.unwrap(),
-            vault: Vault::open(&keys, None, false).unwrap(),
+            vault: Vault::open(&keys, &RootSource::File(None), false)
+                .await
+                .unwrap(),
             tenant: tenant.parse().unwrap(),
         }
     }
