@@ -14,6 +14,7 @@ pub mod postgres;
 pub mod record;
 pub mod redact;
 pub mod retention;
+pub mod rotation;
 pub mod start;
 pub mod store;
 pub mod vault;

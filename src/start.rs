@@ -6,7 +6,7 @@ use crate::postgres::{Cluster, Durability, PostgresError};
 use crate::record::{RecordError, Recorder};
 use crate::redact::{RuleError, RuleSet};
 use crate::store::{Store, StoreError};
-pub use crate::vault::TenantFolder;
+pub use crate::vault::{RootSource, Survey, TenantFolder, TransitSource};
 use crate::vault::{Vault, VaultError};
 use std::fs;
 use std::io::{self, Write as _};
@@ -33,8 +33,8 @@ pub struct Config {
     pub postgres_bin: Option<PathBuf>,
     /// Folder of the keys; by default `keys` in the data folder.
     pub keys: Option<PathBuf>,
-    /// File of the root key; by default `root.key` in the folder of the keys.
-    pub root_key: Option<PathBuf>,
+    /// Where the root key is.
+    pub root_key: RootSource,
     /// Host in the origins of new ledgers.
     pub public_host: String,
     /// Connections to the database.
@@ -114,7 +114,7 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
     let store = Store::connect(&url, key_url, config.connections).await?;
     let keys = config.keys_folder();
     let empty = store.first_tenant().await?.is_none();
-    let vault = Vault::open(&keys, config.root_key.as_deref(), empty)?;
+    let vault = Vault::open(&keys, &config.root_key, empty).await?;
     let redaction = config.redaction.then(RuleSet::builtin).transpose()?;
     let recorder = Recorder::new(store, Arc::new(vault), redaction);
     // Rather no server than one that finds out at the first frame that keys are lost.
@@ -139,6 +139,7 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
         body_memory: Memory::new(BODY_MEMORY_MIB),
         verifications: Arc::new(Semaphore::new(VERIFICATIONS)),
         streams: Streams::default(),
+        finality: Default::default(),
     };
     Ok(Started {
         app,
@@ -151,11 +152,21 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
 ///
 /// # Errors
 /// [`StartError::Vault`]: the root key is not there, or the folder cannot be read.
-pub fn survey_keys(config: &Config) -> Result<Vec<TenantFolder>, StartError> {
-    Ok(Vault::survey(
-        &config.keys_folder(),
-        config.root_key.as_deref(),
-    )?)
+pub async fn survey_keys(config: &Config) -> Result<Survey, StartError> {
+    Ok(Vault::survey(&config.keys_folder(), &config.root_key).await?)
+}
+
+/// Moves the keys in a folder from one root key to another, while no server runs; see [`Vault::rewrap_root`].
+///
+/// # Errors
+/// [`StartError::Vault`].
+pub async fn rewrap_root(
+    folder: &Path,
+    old: &RootSource,
+    new: &RootSource,
+    told: impl FnMut(usize, usize),
+) -> Result<usize, StartError> {
+    Ok(Vault::rewrap_root(folder, old, new, told).await?)
 }
 
 /// Makes the first tenant where there is none. Several servers may start on one empty database: one of

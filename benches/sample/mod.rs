@@ -7,7 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a bench may stop where it stands")]
 
 use onrecord::export::verification::trust_file;
-use onrecord::vault::{TenantKeys, Vault};
+use onrecord::vault::{RootSource, TenantKeys, Vault};
 use onrecord_core::bundle::{Member, header, manifest_line, padding};
 use onrecord_core::chain::Chain;
 use onrecord_core::digest::Hash;
@@ -130,8 +130,14 @@ pub fn lines(calls: u64) -> (Chain, Vec<Vec<u8>>) {
 /// The keys of a tenant in a vault of their own.
 pub fn keys() -> Arc<TenantKeys> {
     let folder = tempfile::tempdir().unwrap();
-    let vault = Vault::open(&folder.path().join("keys"), None, true).unwrap();
-    vault.create_tenant(&tenant(), &origin()).unwrap()
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let vault = Vault::open(&folder.path().join("keys"), &RootSource::File(None), true).await;
+        let keys = vault.unwrap().create_tenant(&tenant(), &origin()).await;
+        keys.unwrap()
+    })
 }
 
 pub fn origin() -> Origin {

@@ -56,7 +56,7 @@ comment on column keys.run_keys.tier is 'Retention tier, 0 to 3; written at open
 comment on column keys.run_keys.version is '0 at opening, a higher one for each key that took the place of another.';
 comment on column keys.run_keys.tenant is 'Whose run; written at opening.';
 comment on column keys.run_keys.wrapped is 'The wrapped key; written at opening and by rotations.';
-create index run_keys_epoch on keys.run_keys (tenant, epoch, run);
+create index run_keys_epoch on keys.run_keys (tenant, epoch, run, tier, version);
 
 alter table keys.epochs enable row level security;
 alter table keys.run_keys enable row level security;

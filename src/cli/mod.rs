@@ -11,6 +11,8 @@ pub mod export;
 pub mod gate;
 pub mod hold;
 pub mod import;
+mod key_place;
+pub mod keys;
 pub mod man;
 pub mod migrate;
 pub mod payload;
@@ -103,6 +105,8 @@ enum Command {
     Token(WithServer<token::TokenArgs>),
     /// Make a tenant with keys and a ledger of its own
     Tenant(WithServer<tenant::TenantArgs>),
+    /// Show and renew what the keys of runs are under
+    Keys(keys::KeysArgs),
     /// Bring a database's tables to this version, as the role that owns them
     Migrate(migrate::MigrateArgs),
     /// Check a set-up, and say what is wrong and what to do
@@ -243,6 +247,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             let (args, client) = args.client()?;
             tenant::run(args, client).await?;
         }
+        Command::Keys(args) => keys::run(args).await?,
         Command::Migrate(args) => migrate::run(args).await?,
         Command::Doctor(args) => return doctor::run(args).await,
         Command::Bench(args) => return bench::run(args).await,

@@ -1,5 +1,6 @@
 //! `onrecord serve`: the server.
 
+use super::key_place::KeyPlace;
 use super::running::Running;
 use crate::postgres::Durability;
 use crate::start::{Config, Started, start};
@@ -19,10 +20,9 @@ const CONNECTIONS: u32 = 16;
 /// Where a server has its data, its database and its keys.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Place {
-    /// Folder for keys, the first token and the embedded PostgreSQL [default: /var/lib/onrecord for
-    /// root, else onrecord in the user's data folder]
-    #[arg(long, env = "ONRECORD_DATA_DIR", value_name = "DIR")]
-    pub data_dir: Option<PathBuf>,
+    /// Its keys.
+    #[command(flatten)]
+    pub keys: KeyPlace,
     /// PostgreSQL to use; without it the server runs an embedded one in its data folder
     #[arg(long, env = "DATABASE_URL", value_name = "URL", hide_env_values = true)]
     pub database_url: Option<String>,
@@ -37,38 +37,18 @@ pub struct Place {
     /// Folder with PostgreSQL's programs, for the embedded one
     #[arg(long, env = "ONRECORD_POSTGRES_BIN", value_name = "DIR")]
     pub postgres_bin: Option<PathBuf>,
-    /// Folder of the keys [default: keys in the data folder]
-    #[arg(long, env = "ONRECORD_KEYS", value_name = "DIR")]
-    pub keys: Option<PathBuf>,
-    /// File of the root key, 64 hex digits [default: root.key among systemd's credentials or in the
-    /// folder of the keys]
-    #[arg(long, env = "ONRECORD_ROOT_KEY", value_name = "FILE")]
-    pub root_key: Option<PathBuf>,
-    /// Folder of systemd's credentials
-    #[arg(long, env = "CREDENTIALS_DIRECTORY", value_name = "DIR", hide = true)]
-    pub credentials: Option<PathBuf>,
 }
 
 impl Place {
     /// A server's configuration there, with what `onrecord serve` has by default.
     pub(super) fn config(&self) -> anyhow::Result<Config> {
-        let data_dir = match &self.data_dir {
-            Some(dir) => dir.clone(),
-            None => default_data_dir()
-                .context("no --data-dir, and the environment names no home folder")?,
-        };
-        let credential = self
-            .credentials
-            .as_ref()
-            .map(|dir| dir.join("root.key"))
-            .filter(|path| path.exists());
         Ok(Config {
-            data_dir,
+            data_dir: self.keys.data_dir()?,
             database_url: self.database_url.clone().filter(|url| !url.is_empty()),
             key_database_url: self.key_database_url.clone().filter(|url| !url.is_empty()),
             postgres_bin: self.postgres_bin.clone(),
-            keys: self.keys.clone(),
-            root_key: self.root_key.clone().or(credential),
+            keys: self.keys.keys.clone(),
+            root_key: self.keys.root_key()?,
             public_host: "localhost".to_owned(),
             connections: CONNECTIONS,
             durability: Durability::Durable,
@@ -129,6 +109,18 @@ pub struct ServeArgs {
         default_value_t = 24
     )]
     pub seal_idle_hours: u64,
+    /// Minutes after an erasure until its tenant's keys are rotated, by which no backup of the databases opens any of it; 0: only
+    /// when somebody rotates them
+    #[arg(
+        long,
+        env = "ONRECORD_FINAL_AFTER_MINUTES",
+        value_name = "MINUTES",
+        default_value_t = 60
+    )]
+    pub final_after_minutes: u64,
+    /// Days that backups of the keys folder are kept for; certificates of erasure say from when on none is left
+    #[arg(long, env = "ONRECORD_KEY_BACKUP_DAYS", value_name = "DAYS")]
+    pub key_backup_days: Option<u32>,
     /// Take secrets out of payloads before they are recorded, and refuse them elsewhere
     #[arg(
         long,
@@ -157,25 +149,6 @@ impl ServeArgs {
     }
 }
 
-/// Root's data belongs where PostgreSQL's user may go.
-fn default_data_dir() -> Option<PathBuf> {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the default folder is the environment's, as the XDG base directories say"
-    )]
-    let variable = |name| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    if rustix::process::geteuid().is_root() {
-        return Some(PathBuf::from("/var/lib/onrecord"));
-    }
-    let data =
-        variable("XDG_DATA_HOME").or_else(|| Some(variable("HOME")?.join(".local/share")))?;
-    Some(data.join("onrecord"))
-}
-
 /// Runs the server until it is told to stop, or PostgreSQL ends.
 pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     super::log(args.log_json);
@@ -186,10 +159,15 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let address = listener.local_addr()?;
     // Asked for before anything is started, so that Ctrl-C during the start is not the default's abrupt end.
     let stop = stop_signal()?;
-    let started = start(&config).await?;
+    let mut started = start(&config).await?;
+    let minutes = args.final_after_minutes;
+    let finality = &mut started.app.finality;
+    finality.rotate_after = (minutes > 0).then(|| Duration::from_secs(60 * minutes));
+    finality.key_backup_days = args.key_backup_days;
     announce(&started, &format!("http://{address}"));
     let idle = args.seal_idle_hours;
     let recorder = started.app.recorder.clone();
+    recorder.resume_rotations().await?;
     let sweeper = tokio::spawn(async move {
         let mut ticks = tokio::time::interval(IDLE_CHECK);
         if idle == 0 {
@@ -202,12 +180,12 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
             }
         }
     });
-    let recorder = started.app.recorder.clone();
+    let (recorder, finality) = (started.app.recorder.clone(), started.app.finality);
     let eraser = tokio::spawn(async move {
         let mut ticks = tokio::time::interval(ERASURE_CHECK);
         loop {
             ticks.tick().await;
-            if let Err(error) = recorder.erase_pending().await {
+            if let Err(error) = recorder.erase_pending(finality).await {
                 tracing::warn!(%error, "erasures could not be gone on with");
             }
         }

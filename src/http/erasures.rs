@@ -219,7 +219,7 @@ pub(crate) async fn erase(
         reason: request.reason,
         key,
     };
-    let (erasure, created) = app.recorder.erase(caller, request).await?;
+    let (erasure, created) = app.recorder.erase(caller, request, app.finality).await?;
     let location = format!("/v1/erasures/{}", erasure.id);
     let location = HeaderValue::from_str(&location).unwrap_or(HeaderValue::from_static("/"));
     let status = if created {
@@ -307,7 +307,10 @@ pub(crate) async fn read_certificate(
     ErasurePath(id): ErasurePath,
 ) -> Result<Response, Problem> {
     may_look(&caller)?;
-    let certificate = app.recorder.certificate(caller.tenant, id).await?;
+    let certificate = app
+        .recorder
+        .certificate(caller.tenant, id, app.finality)
+        .await?;
     let media = [(
         header::CONTENT_TYPE,
         HeaderValue::from_static("application/json"),
@@ -332,7 +335,10 @@ pub(crate) async fn read_entries(
     ErasurePath(id): ErasurePath,
 ) -> Result<Response, Problem> {
     may_look(&caller)?;
-    let certificate = app.recorder.certificate(caller.tenant, id).await?;
+    let certificate = app
+        .recorder
+        .certificate(caller.tenant, id, app.finality)
+        .await?;
     let media = HeaderValue::from_static("text/plain; charset=utf-8");
     Ok(([(header::CONTENT_TYPE, media)], certificate.entries).into_response())
 }

@@ -19,6 +19,7 @@ mod read_payload;
 mod read_run;
 mod receipt;
 mod request;
+mod rotations;
 mod schema;
 mod seal_run;
 mod serve;
@@ -31,6 +32,7 @@ pub use follow_run::Streams;
 pub use serve::serve;
 
 use crate::record::Recorder;
+use crate::retention::erasure::Finality;
 use axum::body::Body;
 use axum::http::{HeaderName, Response, StatusCode, header};
 use axum::response::IntoResponse as _;
@@ -60,6 +62,8 @@ pub struct App {
     pub verifications: Arc<Semaphore>,
     /// Streams of events.
     pub streams: Streams,
+    /// When erasures are final.
+    pub finality: Finality,
 }
 
 /// MiB of bodies that are read and recorded at once. A body takes up to six times its length while it is
@@ -138,6 +142,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(tokens::create_token, tokens::list_tokens))
         .routes(routes!(tokens::read_token, tokens::revoke_token))
         .routes(routes!(tenants::create_tenant))
+        .routes(routes!(rotations::rotate, rotations::read_rotations))
         .routes(routes!(health::live))
         .routes(routes!(health::ready))
 }

@@ -571,9 +571,10 @@ impl From<RecordError> for Problem {
                 ..Self::busy()
             },
             RecordError::Unknown => Self::outcome_unknown(),
-            RecordError::NoTenant(_) | RecordError::Vault(_) | RecordError::CutOff => {
-                internal(&error)
-            }
+            RecordError::NoTenant(_)
+            | RecordError::Vault(_)
+            | RecordError::Rotation(_)
+            | RecordError::CutOff => internal(&error),
         }
     }
 }

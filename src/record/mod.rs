@@ -17,16 +17,19 @@ mod prepare;
 mod queue;
 pub mod read;
 mod redaction;
+mod rotate;
 pub mod seal;
 mod sequencer;
 
 pub(crate) use admin::TokenRow;
 pub(crate) use open::state_of;
 pub(crate) use prepare::offload;
+pub(crate) use rotate::Rotations;
 
 use crate::access::{AccessError, Tokens};
 use crate::ledger::LedgerError;
 use crate::redact::RuleSet;
+use crate::rotation::RotationError;
 use crate::store::keys::Added;
 use crate::store::{self, Failure, Store, StoreError};
 use crate::vault::{RunKeys, TenantKeys, Vault, VaultError, WrappedRunKey};
@@ -37,9 +40,11 @@ use onrecord_core::digest::Hash;
 use onrecord_core::id::{RunId, TenantId};
 pub use queue::QueueLimits;
 use sequencer::Sequencer;
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// Why a request was not carried out.
@@ -104,6 +109,9 @@ pub enum RecordError {
     /// The key was used for another erasure.
     #[error("key {0:?} was used for another erasure")]
     ErasureKey(String),
+    /// An epoch could not be rotated.
+    #[error(transparent)]
+    Rotation(RotationError),
     /// No such hold in the tenant.
     #[error("there is no hold {0}")]
     NoHold(u64),
@@ -231,6 +239,16 @@ pub(crate) async fn commit(tx: store::Tx) -> Result<(), RecordError> {
     })
 }
 
+impl From<RotationError> for RecordError {
+    fn from(error: RotationError) -> Self {
+        match error {
+            RotationError::Store(error) => Self::Store(error),
+            RotationError::Vault(error) => Self::Vault(error),
+            other => Self::Rotation(other),
+        }
+    }
+}
+
 impl From<LedgerError> for RecordError {
     fn from(error: LedgerError) -> Self {
         match error {
@@ -252,6 +270,10 @@ pub struct Shared {
     /// The rules under which payloads are redacted, if they are.
     redaction: Option<RuleSet>,
     tasks: TaskTracker,
+    /// Ends work that another process, or the next start, goes on with.
+    stopping: CancellationToken,
+    /// Tenants whose rotation this process works on.
+    rotating: Mutex<BTreeSet<TenantId>>,
     followed: follow::Followed,
     sequencer: Sequencer,
     tokens: Tokens,
@@ -290,6 +312,8 @@ impl Recorder {
             vault,
             redaction,
             tasks: TaskTracker::new(),
+            stopping: CancellationToken::new(),
+            rotating: Mutex::default(),
             followed,
             run_keys: Mutex::new(LruCache::new(OPEN_KEYS)),
         }))
@@ -320,6 +344,7 @@ impl Recorder {
     /// Waits until all work that was begun is done, and all frames that were handed over are written. Nothing may be
     /// begun after it.
     pub async fn drain(&self) {
+        self.stopping.cancel();
         self.sequencer.drain().await;
         self.tasks.close();
         self.tasks.wait().await;
@@ -360,14 +385,14 @@ impl Recorder {
             .origin(tenant)
             .await?
             .ok_or_else(|| RecordError::NoTenant(tenant.clone()))?;
-        Ok(self.vault.tenant(tenant, &origin)?)
+        Ok(self.vault.tenant(tenant, &origin).await?)
     }
 
     /// The keys of a tenant as they lie in the folder now.
     async fn reread_keys(&self, tenant: &TenantId) -> Result<Arc<TenantKeys>, RecordError> {
         let origin = self.store.origin(tenant).await?;
         let origin = origin.ok_or_else(|| RecordError::NoTenant(tenant.clone()))?;
-        Ok(self.vault.reread(tenant, &origin)?)
+        Ok(self.vault.reread(tenant, &origin).await?)
     }
 
     /// The keys of a run as they are in the database now; empty where there is no such run.
@@ -379,9 +404,11 @@ impl Recorder {
         let keys = self.keys(tenant).await?;
         let wrapped = self.store.run_keys(tenant, run).await?;
         match keys.open_run(run, &wrapped) {
-            // Another process made that epoch after this one read the folder.
+            // Another process made that epoch after this one read the folder, or destroyed it after the keys were read.
             Err(VaultError::Epoch { .. }) => {
-                Ok(self.reread_keys(tenant).await?.open_run(run, &wrapped)?)
+                let keys = self.reread_keys(tenant).await?;
+                let wrapped = self.store.run_keys(tenant, run).await?;
+                Ok(keys.open_run(run, &wrapped)?)
             }
             other => Ok(other?),
         }

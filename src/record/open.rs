@@ -46,7 +46,7 @@ impl Recorder {
         let origin: Origin = format!("{host}/t/{}", vault::new_name(12)?)
             .parse()
             .map_err(|_| malformed())?;
-        let keys = self.vault.create_tenant(&tenant, &origin)?;
+        let keys = self.vault.create_tenant(&tenant, &origin).await?;
         let mut tx = self.store.begin(&tenant).await?;
         store::tenants::insert(&mut tx, &tenant, &origin, name).await?;
         let mut locked = store::tenants::lock(&mut tx, &tenant).await?;

@@ -1,5 +1,6 @@
 //! Certificates of disposal: how far an erasure is, signed, over the list of the ledger's entries that certify it.
 
+use super::erasure::{Erasure, Finality};
 use crate::ledger;
 use crate::record::{RecordError, Recorder, commit};
 use crate::store;
@@ -8,6 +9,8 @@ use onrecord_core::digest::Hash;
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::statement::{DISPOSAL_SUBJECT, Disposal, Predicate};
 use onrecord_core::timestamp::Timestamp;
+
+const DAY_MICROS: i64 = 86_400_000_000;
 
 /// A certificate, and what it is over.
 pub struct Certificate {
@@ -23,6 +26,7 @@ impl Recorder {
         &self,
         tenant: TenantId,
         id: RunId,
+        finality: Finality,
     ) -> Result<Certificate, RecordError> {
         let recorder = self.clone();
         self.detached(async move {
@@ -33,7 +37,7 @@ impl Recorder {
             let entries = listed(&mut tx, &tenant, &row.id).await?;
             commit(tx).await?;
             let at = recorder.store.now().await?;
-            let disposal = Predicate::Disposal(recorder.disposal(&row, at));
+            let disposal = Predicate::Disposal(disposal(&row, at, finality));
             let subject = Some((DISPOSAL_SUBJECT, Hash::of(&[entries.as_bytes()])));
             let envelope = keys.seal().sign(&tenant, &disposal, subject)?;
             Ok(Certificate {
@@ -45,7 +49,12 @@ impl Recorder {
     }
 
     /// Makes an erasure final, where every epoch is destroyed that had wrapped a key of it, and says so on the ledger.
-    pub(super) async fn finalize(&self, tenant: &TenantId, id: &RunId) -> Result<(), RecordError> {
+    pub(super) async fn finalize(
+        &self,
+        tenant: &TenantId,
+        id: &RunId,
+        finality: Finality,
+    ) -> Result<(), RecordError> {
         let mut tx = self.store.snapshot(tenant).await?;
         let row = store::erasures::find(&mut tx, id).await?;
         let epoch = store::erasures::epoch(&mut tx, id).await?;
@@ -71,31 +80,35 @@ impl Recorder {
         let mut tx = self.store.begin(tenant).await?;
         let mut locked = store::tenants::lock(&mut tx, tenant).await?;
         let entries = listed(&mut tx, tenant, id).await?;
-        let disposal = Predicate::Disposal(self.disposal(&row, ledger::next_time(&locked)?));
+        let disposal = Predicate::Disposal(disposal(&row, ledger::next_time(&locked)?, finality));
         let subject = Some((DISPOSAL_SUBJECT, Hash::of(&[entries.as_bytes()])));
         ledger::append(&mut tx, &mut locked, &keys, &disposal, subject).await?;
         ledger::checkpoint(&mut tx, &locked, &keys).await?;
         store::erasures::finalize(&mut tx, id, final_at).await?;
         commit(tx).await
     }
+}
 
-    fn disposal(&self, row: &ErasureRow, at: Timestamp) -> Disposal {
-        let erasure = super::erasure::Erasure::from(row.clone());
-        Disposal {
-            at,
-            backups_dead_at: None,
-            by: erasure.by,
-            count: erasure.count,
-            entries: erasure.entries,
-            erasure: erasure.id,
-            final_at: erasure.final_at,
-            keys_destroyed_at: erasure.keys_destroyed_at,
-            policy: erasure.policy,
-            reason: erasure.reason,
-            removed_at: erasure.removed_at,
-            requested_at: erasure.requested_at,
-            scope: erasure.scope.to_owned(),
-        }
+fn disposal(row: &ErasureRow, at: Timestamp, finality: Finality) -> Disposal {
+    let erasure = Erasure::from(row.clone());
+    let dead = |days: u32, at: Timestamp| {
+        Timestamp::from_micros(at.micros().saturating_add(i64::from(days) * DAY_MICROS))
+    };
+    let backups = finality.key_backup_days.zip(erasure.final_at);
+    Disposal {
+        at,
+        backups_dead_at: backups.and_then(|(days, at)| dead(days, at)),
+        by: erasure.by,
+        count: erasure.count,
+        entries: erasure.entries,
+        erasure: erasure.id,
+        final_at: erasure.final_at,
+        keys_destroyed_at: erasure.keys_destroyed_at,
+        policy: erasure.policy,
+        reason: erasure.reason,
+        removed_at: erasure.removed_at,
+        requested_at: erasure.requested_at,
+        scope: erasure.scope.to_owned(),
     }
 }
 

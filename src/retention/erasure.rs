@@ -18,6 +18,16 @@ pub const NAMED: usize = 1_000;
 /// How long a request waits for its work. What is not done by then goes on.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// When erasures are final.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Finality {
+    /// How long after the keys of an erasure were destroyed its tenant's epoch is rotated, by which it becomes final. `None`:
+    /// somebody else rotates it.
+    pub rotate_after: Option<Duration>,
+    /// For how many days the operator keeps backups of the keys folder, where that is said.
+    pub key_backup_days: Option<u32>,
+}
+
 /// What is to be erased.
 #[derive(Clone, Debug)]
 pub enum What {
@@ -120,6 +130,7 @@ impl Recorder {
         &self,
         caller: Caller,
         request: ErasureRequest,
+        finality: Finality,
     ) -> Result<(Erasure, bool), RecordError> {
         let recorder = self.clone();
         let tenant = caller.tenant.clone();
@@ -129,7 +140,8 @@ impl Recorder {
         let (recorder, id) = (self.clone(), row.id.clone());
         let of_tenant = tenant.clone();
         // A crash from here on leaves the request, which the next look at what is open goes on with.
-        let work = self.detached(async move { recorder.work_off(&of_tenant, Some(&id)).await });
+        let work =
+            self.detached(async move { recorder.work_off(&of_tenant, Some(&id), finality).await });
         if let Ok(Err(error)) = tokio::time::timeout(PATIENCE, work).await {
             tracing::error!(erasure = %row.id, %error, "an erasure was interrupted; it is tried again");
         }

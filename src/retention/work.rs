@@ -11,9 +11,11 @@
 //! Each is done again after a crash, and does nothing where it was done. When every epoch is destroyed that had wrapped the
 //! removed keys, no copy of the database opens any of it: the erasure is final.
 
+use super::erasure::Finality;
 use super::hold;
 use crate::ledger;
 use crate::record::{RecordError, Recorder, commit, state_of};
+use crate::rotation;
 use crate::store;
 use crate::store::erasures::{ErasureRow, PartRow, Scope};
 use onrecord_core::digest::Hash;
@@ -31,11 +33,12 @@ const METHOD: &str = "crypto-shredding";
 
 impl Recorder {
     /// Goes on with every erasure of every tenant that is not final. What hinders one does not hinder the others.
-    pub async fn erase_pending(&self) -> Result<(), RecordError> {
+    pub async fn erase_pending(&self, finality: Finality) -> Result<(), RecordError> {
         for (tenant, _) in self.store.tenants().await? {
             let recorder = self.clone();
             let of_tenant = tenant.clone();
-            let work = self.detached(async move { recorder.work_off(&of_tenant, None).await });
+            let work =
+                self.detached(async move { recorder.work_off(&of_tenant, None, finality).await });
             if let Err(error) = work.await {
                 tracing::error!(%tenant, %error, "erasures were interrupted; they are tried again");
             }
@@ -49,6 +52,7 @@ impl Recorder {
         &self,
         tenant: &TenantId,
         only: Option<&RunId>,
+        finality: Finality,
     ) -> Result<(), RecordError> {
         let Some(turn) = self.store.erasing_turn(tenant).await? else {
             return Ok(());
@@ -63,10 +67,41 @@ impl Recorder {
             if erasure.removed_at.is_none() {
                 self.erase_all(tenant, erasure).await?;
             }
-            self.finalize(tenant, &erasure.id).await?;
+            self.finalize(tenant, &erasure.id, finality).await?;
+        }
+        if only.is_none() && self.rotate_where_due(tenant, finality).await? {
+            for erasure in &open {
+                self.finalize(tenant, &erasure.id, finality).await?;
+            }
         }
         turn.end().await?;
         Ok(())
+    }
+
+    /// Rotates the epoch of a tenant of which something was erased some time ago: the keys that are destroyed may lie in logs
+    /// and backups, where only their epoch's end reaches them. Returns whether it did.
+    async fn rotate_where_due(
+        &self,
+        tenant: &TenantId,
+        finality: Finality,
+    ) -> Result<bool, RecordError> {
+        let Some(after) = finality.rotate_after else {
+            return Ok(false);
+        };
+        let mut tx = self.store.snapshot(tenant).await?;
+        let open = store::erasures::open(&mut tx, tenant).await?;
+        commit(tx).await?;
+        let removed = open.iter().filter(|one| one.removed_at.is_some());
+        let Some(since) = removed.filter_map(|one| one.keys_destroyed_at).min() else {
+            return Ok(false);
+        };
+        let waited_micros = self.store.now().await?.micros() - since.micros();
+        if u128::try_from(waited_micros).unwrap_or(0) < after.as_micros() {
+            return Ok(false);
+        }
+        // A crash in it leaves what the next one goes on with.
+        rotation::epoch(&self.store, &self.vault, tenant).await?;
+        Ok(true)
     }
 
     /// Whether long work may go on: a server that stops leaves the rest to the next one.

@@ -4,11 +4,13 @@
 
 use super::id::Uuid;
 use super::time::Time;
-use super::{Store, StoreError, Tx};
+use super::{Store, StoreError, Tx, unsigned};
 use crate::vault::WrappedRunKey;
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::timestamp::Timestamp;
 use sqlx::Row as _;
+use sqlx::postgres::PgRow;
+use std::collections::BTreeMap;
 
 /// What became of keys that were to be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +19,40 @@ pub(crate) enum Added {
     Done,
     /// Nothing: their epoch is closed, and a newer one is in the keys folder.
     EpochClosed,
+}
+
+/// An epoch of a tenant.
+#[derive(Clone, Debug)]
+pub struct Epoch {
+    /// Its number, from 1.
+    pub epoch: i32,
+    /// When it was first seen.
+    pub made_at: Timestamp,
+    /// Since when no new key is wrapped under it.
+    pub closed_at: Option<Timestamp>,
+    /// When its key was destroyed, and no key of a run was left under it.
+    pub destroyed_at: Option<Timestamp>,
+}
+
+/// Keys of runs under older epochs, locked until the transaction ends.
+pub(crate) struct OldKeys {
+    tx: Tx,
+    tenant: TenantId,
+    pub(crate) keys: Vec<(RunId, WrappedRunKey)>,
+}
+
+/// Where a walk over the keys of a tenant is: epoch, run, tier and version of the last one.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyCursor(i32, Uuid, i16, i16);
+
+impl KeyCursor {
+    /// Before all of them.
+    pub(crate) const START: Self = Self(0, Uuid::MIN, -1, -1);
+
+    /// After a key.
+    pub(crate) fn after(run: &RunId, key: &WrappedRunKey) -> Self {
+        Self(key.epoch, Uuid::from(run), key.tier, key.version)
+    }
 }
 
 impl Store {
@@ -44,16 +80,7 @@ impl Store {
         .fetch_all(&mut *tx)
         .await?;
         tx.commit().await?;
-        rows.iter()
-            .map(|row| {
-                Ok(WrappedRunKey {
-                    tier: row.try_get("tier")?,
-                    version: row.try_get("version")?,
-                    epoch: row.try_get("epoch")?,
-                    wrapped: row.try_get("wrapped")?,
-                })
-            })
-            .collect()
+        rows.iter().map(read).collect()
     }
 
     /// Whether the keys of a tenant's runs are in the database of keys, as far as that can be told at a glance.
@@ -157,6 +184,157 @@ impl Store {
         tx.commit().await?;
         Ok(at.map(|at| at.0))
     }
+
+    /// The epochs of a tenant, in their order; none before its first run.
+    pub(crate) async fn epochs(&self, tenant: &TenantId) -> Result<Vec<Epoch>, StoreError> {
+        let mut tx = self.begin_keys(tenant).await?;
+        let rows: Vec<(i32, Time, Option<Time>, Option<Time>)> = sqlx::query_as(
+            "select epoch, made_at, closed_at, destroyed_at from keys.epochs where tenant = $1 order by epoch",
+        )
+        .bind(tenant.as_str())
+        .fetch_all(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        let rows = rows.into_iter().map(|row| Epoch {
+            epoch: row.0,
+            made_at: row.1.0,
+            closed_at: row.2.map(|at| at.0),
+            destroyed_at: row.3.map(|at| at.0),
+        });
+        Ok(rows.collect())
+    }
+
+    /// How many keys of runs each epoch of a tenant wraps; those that wrap none are left out.
+    pub(crate) async fn keys_by_epoch(
+        &self,
+        tenant: &TenantId,
+    ) -> Result<BTreeMap<i32, u64>, StoreError> {
+        let mut tx = self.begin_keys(tenant).await?;
+        let rows: Vec<(i32, i64)> = sqlx::query_as(
+            "select epoch, count(*) from keys.run_keys where tenant = $1 group by epoch",
+        )
+        .bind(tenant.as_str())
+        .fetch_all(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        rows.into_iter()
+            .map(|(epoch, count)| Ok((epoch, unsigned(count, "keys.run_keys", "epoch")?)))
+            .collect()
+    }
+
+    /// Notes epochs, and closes those below one: keys that are being added under them are durable when this
+    /// returns, and none are added afterwards.
+    pub(crate) async fn close_epochs(
+        &self,
+        tenant: &TenantId,
+        epochs: &[i32],
+        below: i32,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.begin_keys(tenant).await?;
+        sqlx::query(
+            "insert into keys.epochs (tenant, epoch) select $1, * from unnest($2::int[]) on conflict do nothing",
+        )
+        .bind(tenant.as_str())
+        .bind(epochs)
+        .execute(&mut *tx)
+        .await?;
+        sqlx::query(
+            "update keys.epochs set closed_at = clock_timestamp() where tenant = $1 and epoch < $2 and closed_at is null",
+        )
+        .bind(tenant.as_str())
+        .bind(below)
+        .execute(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// Notes that the keys of the epochs below one are destroyed.
+    pub(crate) async fn note_destroyed(
+        &self,
+        tenant: &TenantId,
+        below: i32,
+    ) -> Result<(), StoreError> {
+        let mut tx = self.begin_keys(tenant).await?;
+        sqlx::query(
+            "update keys.epochs set destroyed_at = clock_timestamp() where tenant = $1 and epoch < $2 and destroyed_at is null",
+        )
+        .bind(tenant.as_str())
+        .bind(below)
+        .execute(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// The next keys of a tenant's runs that an epoch below one wraps, at most so many; whoever else wants them waits.
+    pub(crate) async fn old_keys(
+        &self,
+        tenant: &TenantId,
+        below: i32,
+        after: &KeyCursor,
+        limit: u32,
+    ) -> Result<OldKeys, StoreError> {
+        let mut tx = self.begin_keys(tenant).await?;
+        // From where the walk is: what lies before it was under old epochs, and the index would be gone through again.
+        let rows = sqlx::query(
+            "select run, tier, version, epoch, wrapped from keys.run_keys
+             where tenant = $1 and epoch < $2 and (epoch, run, tier, version) > ($3, $4, $5, $6)
+             order by epoch, run, tier, version limit $7 for update",
+        )
+        .bind(tenant.as_str())
+        .bind(below)
+        .bind(after.0)
+        .bind(after.1)
+        .bind(after.2)
+        .bind(after.3)
+        .bind(i64::from(limit))
+        .fetch_all(&mut *tx)
+        .await?;
+        let keys = rows
+            .iter()
+            .map(|row| Ok((row.try_get::<Uuid, _>("run")?.into(), read(row)?)))
+            .collect::<Result<_, StoreError>>()?;
+        Ok(OldKeys {
+            tx,
+            tenant: tenant.clone(),
+            keys,
+        })
+    }
+}
+
+impl OldKeys {
+    /// Writes these keys as they are wrapped now, and commits.
+    pub(crate) async fn replace(
+        mut self,
+        new: &[(RunId, WrappedRunKey)],
+    ) -> Result<(), StoreError> {
+        sqlx::query(
+            "update keys.run_keys as old set epoch = new.epoch, wrapped = new.wrapped
+             from unnest($2::uuid[], $3::smallint[], $4::smallint[], $5::int[], $6::bytea[])
+               as new (run, tier, version, epoch, wrapped)
+             where old.tenant = $1 and (old.run, old.tier, old.version) = (new.run, new.tier, new.version)",
+        )
+        .bind(self.tenant.as_str())
+        .bind(new.iter().map(|(run, _)| Uuid::from(run)).collect::<Vec<_>>())
+        .bind(new.iter().map(|(_, key)| key.tier).collect::<Vec<_>>())
+        .bind(new.iter().map(|(_, key)| key.version).collect::<Vec<_>>())
+        .bind(new.iter().map(|(_, key)| key.epoch).collect::<Vec<_>>())
+        .bind(new.iter().map(|(_, key)| &key.wrapped[..]).collect::<Vec<_>>())
+        .execute(&mut *self.tx)
+        .await?;
+        self.tx.commit().await?;
+        Ok(())
+    }
+}
+
+fn read(row: &PgRow) -> Result<WrappedRunKey, StoreError> {
+    Ok(WrappedRunKey {
+        tier: row.try_get("tier")?,
+        version: row.try_get("version")?,
+        epoch: row.try_get("epoch")?,
+        wrapped: row.try_get("wrapped")?,
+    })
 }
 
 /// Whether keys may be wrapped under an epoch; it is not closed before the transaction ends. An epoch that the

@@ -8,7 +8,7 @@ pub mod check;
 pub(crate) mod erasures;
 pub(crate) mod frames;
 pub(crate) mod id;
-pub(crate) mod keys;
+pub mod keys;
 pub(crate) mod ledger;
 mod migrate;
 pub(crate) mod payloads;

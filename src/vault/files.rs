@@ -56,6 +56,59 @@ pub(super) fn write_new(path: &Path, bytes: &[u8]) -> Result<bool, VaultError> {
     }
 }
 
+/// Destroys a key file; false where it is gone already. On a disk that writes in place the bytes are overwritten; one
+/// that does not (flash, and file systems that copy on write) keeps the old ones until it uses their room again.
+pub(super) fn destroy(path: &Path) -> Result<bool, VaultError> {
+    let doomed = path.with_extension("destroyed");
+    match fs::rename(path, &doomed) {
+        // A crash from here on leaves a name that nobody reads a key from.
+        Ok(()) => sync_parent(path)?,
+        // Gone, or a crash came after the renaming.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(at(path)(error)),
+    }
+    let mut file = match fs::OpenOptions::new().write(true).open(&doomed) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(at(&doomed)(error)),
+    };
+    let length = file.metadata().map_err(at(&doomed))?.len();
+    let zeros = vec![0; usize::try_from(length).unwrap_or(0)];
+    file.write_all(&zeros).map_err(at(&doomed))?;
+    // The overwriting reaches the disk before the name goes, and not with it.
+    file.sync_all().map_err(at(&doomed))?;
+    match fs::remove_file(&doomed) {
+        // Another process may do the same at this moment.
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(&doomed)(error)),
+        _ => sync_parent(path).map(|()| true),
+    }
+}
+
+/// Puts other bytes in the place of a file, in one step that survives a power cut.
+pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), VaultError> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(at(path))?;
+    file.write_all(bytes).map_err(at(path))?;
+    file.as_file().sync_all().map_err(at(path))?;
+    file.persist(path).map_err(|error| at(path)(error.error))?;
+    sync_parent(path)
+}
+
+/// Gives a file another name, in the place of one that has it.
+pub(super) fn rename(from: &Path, to: &Path) -> Result<(), VaultError> {
+    fs::rename(from, to).map_err(at(from))?;
+    sync_parent(to)
+}
+
+/// A file's text; `None` where there is no file.
+pub(super) fn read_text(path: &Path) -> Result<Option<String>, VaultError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(at(path)(error)),
+    }
+}
+
 /// Whether a folder has the keys of a tenant in it.
 pub(super) fn has_tenants(path: &Path) -> Result<bool, VaultError> {
     for entry in fs::read_dir(path).map_err(at(path))? {
@@ -109,15 +162,23 @@ pub(super) fn read_root(path: &Path) -> Result<Key, VaultError> {
     Ok(Zeroizing::new(key))
 }
 
-/// Numbers of the epoch keys in a tenant's folder.
-pub(super) fn epochs(folder: &Path) -> Result<Vec<i32>, VaultError> {
-    let mut epochs = Vec::new();
+/// Names of the keys in a tenant's folder, in their order.
+pub(super) fn key_names(folder: &Path) -> Result<Vec<String>, VaultError> {
+    let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(at(folder))? {
         let name = entry.map_err(at(folder))?.file_name();
-        let number = name
-            .to_str()
-            .and_then(|name| name.strip_prefix("epoch-")?.strip_suffix(".key"));
-        epochs.extend(number.and_then(|number| number.parse::<i32>().ok()));
+        let name = name.to_str().and_then(|name| name.strip_suffix(".key"));
+        names.extend(name.map(str::to_owned));
     }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Numbers of the epoch keys in a tenant's folder, in their order.
+pub(super) fn epochs(folder: &Path) -> Result<Vec<i32>, VaultError> {
+    let names = key_names(folder)?;
+    let numbers = names.iter().filter_map(|name| name.strip_prefix("epoch-"));
+    let mut epochs: Vec<i32> = numbers.filter_map(|number| number.parse().ok()).collect();
+    epochs.sort_unstable();
     Ok(epochs)
 }

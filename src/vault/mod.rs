@@ -6,20 +6,28 @@
 //! and both lie wrapped in databases. Whoever has the databases alone opens nothing, and destroying a
 //! key makes everything below it unreadable.
 
+mod check;
 mod cipher;
+mod epochs;
 mod files;
 pub(crate) mod random;
+mod rewrap;
+mod root;
 mod run;
 mod signer;
 mod survey;
+mod transit;
 
+pub use root::RootSource;
 pub use run::{OpenedPayload, RunKeys, SealedPayload, WrappedRunKey};
 pub use signer::{LedgerKey, PublicKey, SealKey};
-pub use survey::TenantFolder;
+pub use survey::{Survey, TenantFolder};
+pub use transit::TransitSource;
 
 use cipher::Key;
 use onrecord_core::digest::Hash;
 use onrecord_core::id::{Origin, RunId, TenantId};
+use root::RootKey;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -45,6 +53,12 @@ pub enum VaultError {
         "the key of epoch {epoch} is not in the keys folder: it was destroyed, or made elsewhere"
     )]
     Epoch {
+        /// The epoch.
+        epoch: i32,
+    },
+    /// The newest epoch cannot be destroyed: keys are wrapped under it.
+    #[error("epoch {epoch} is in use: no newer one is in the keys folder")]
+    EpochInUse {
         /// The epoch.
         epoch: i32,
     },
@@ -92,11 +106,55 @@ pub enum VaultError {
     },
     /// There are keys of tenants, or evidence, but not the root key that opens them.
     #[error(
-        "root key {path} is not there, but keys or evidence under it are; put it back, or name it with --root-key"
+        "root key {path} is not there, but keys or evidence under it are (of provider: {under}); put it back, or name it with --root-key or --root-key-transit"
     )]
     RootMissing {
         /// The file.
         path: PathBuf,
+        /// The provider that the folder names, or `unknown`.
+        under: String,
+    },
+    /// The root key is not that of the folder.
+    #[error(
+        "the root key (provider: {given}) is not the one that the keys in {folder} are under (provider: {under}); give that one, or move them with `onrecord keys rewrap-root`. No key was touched"
+    )]
+    OtherRoot {
+        /// The folder of the keys.
+        folder: PathBuf,
+        /// The provider that was given.
+        given: String,
+        /// The provider that the folder names, or `unknown`.
+        under: String,
+    },
+    /// The keys are on their way from one root key to another.
+    #[error(
+        "the keys in {path} are being moved to another root key; run `onrecord keys rewrap-root` again with the same options, it goes on"
+    )]
+    RootMoving {
+        /// The folder of the keys.
+        path: PathBuf,
+    },
+    /// The root key was changed while this process ran.
+    #[error(
+        "the keys were moved to another root key since this process started; stop it, and start it with that one"
+    )]
+    RootMoved,
+    /// The folder's check value cannot be read.
+    #[error("{path} is no check value of a root key; put it back from the backup of the keys")]
+    CheckFile {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A root key that was given is none.
+    #[error("the root key that was given is none: expected 64 hex digits")]
+    Given,
+    /// The service that has the root key does not do what it is asked.
+    #[error("root key at {url}: {problem}")]
+    Service {
+        /// Its address.
+        url: String,
+        /// What is wrong, and what to do.
+        problem: String,
     },
     /// The keys of a tenant are not in the keys folder.
     #[error(
@@ -112,7 +170,9 @@ pub enum VaultError {
 
 /// All keys of a server.
 pub struct Vault {
-    root: Key,
+    root: Box<dyn RootKey>,
+    /// The check value's file as it was at the start.
+    check: Option<String>,
     folder: PathBuf,
     tenants: RwLock<HashMap<TenantId, Arc<TenantKeys>>>,
 }
@@ -129,25 +189,34 @@ pub struct TenantKeys {
 }
 
 impl Vault {
-    /// Opens the vault of a folder.
+    /// Opens the vault of a folder, and checks that the root key is that of the folder.
     ///
-    /// `root` names a root key file of somebody else's care; without it the key is `root.key` in the
-    /// folder, and is made there if `create` says that nothing is encrypted under another one yet.
-    pub fn open(folder: &Path, root: Option<&Path>, create: bool) -> Result<Self, VaultError> {
+    /// A root key file in the folder that is not there is made, if `create` says that nothing is encrypted under
+    /// another one yet.
+    ///
+    /// # Errors
+    /// The root key is not there, or none, or another than the one that the keys are under; no key was touched.
+    pub async fn open(
+        folder: &Path,
+        source: &RootSource,
+        create: bool,
+    ) -> Result<Self, VaultError> {
         files::private_folder(folder)?;
-        let path = root.map_or_else(|| folder.join("root.key"), Path::to_owned);
-        if root.is_none() && !path.exists() {
+        let path = folder.join("root.key");
+        if matches!(source, RootSource::File(None)) && !path.exists() {
+            let check = check::read(&check::path(folder))?;
             // Another root key would open nothing of what is there.
-            if !create || files::has_tenants(folder)? {
-                return Err(VaultError::RootMissing { path });
+            if !create || check.is_some() || files::has_tenants(folder)? {
+                let under = check.map_or_else(|| "unknown".to_owned(), |check| check.provider);
+                return Err(VaultError::RootMissing { path, under });
             }
-            let key = Zeroizing::new(random::bytes::<32>()?);
-            let text = Zeroizing::new(format!("{}\n", onrecord_core::digest::hex(&key[..])));
-            // Where another process was first, its key is the key.
-            files::write_new(&path, text.as_bytes())?;
+            root::make(&path)?;
         }
+        let root = root::open(folder, source)?;
+        check::check(folder, &*root, create).await?;
         Ok(Self {
-            root: files::read_root(&path)?,
+            root,
+            check: files::read_text(&check::path(folder))?,
             folder: folder.to_owned(),
             tenants: RwLock::default(),
         })
@@ -155,7 +224,7 @@ impl Vault {
 
     /// Makes the keys of a new tenant, durable before they are returned: a crash after this leaves keys
     /// that no tenant uses, never a tenant without keys.
-    pub fn create_tenant(
+    pub async fn create_tenant(
         &self,
         tenant: &TenantId,
         origin: &Origin,
@@ -163,18 +232,23 @@ impl Vault {
         let folder = self.folder.join(tenant.as_str());
         files::private_folder(&folder)?;
         for name in ["seal", "ledger", "epoch-1"] {
-            if !self.make_key(tenant, name)? {
+            if !self.make_key(tenant, name).await? {
                 let path = folder.join(format!("{name}.key"));
                 return Err(VaultError::Taken { path });
             }
         }
-        self.tenant(tenant, origin)
+        self.tenant(tenant, origin).await
     }
 
     /// Makes a key of a tenant, durable when this returns; false where there is one of that name.
-    fn make_key(&self, tenant: &TenantId, name: &str) -> Result<bool, VaultError> {
+    async fn make_key(&self, tenant: &TenantId, name: &str) -> Result<bool, VaultError> {
+        // Somebody moved the keys to another root key under this process: a key by the old one would open for nobody.
+        let is_moving = check::path_of_next(&self.folder).exists();
+        if is_moving || files::read_text(&check::path(&self.folder))? != self.check {
+            return Err(VaultError::RootMoved);
+        }
         let secret = Zeroizing::new(random::bytes::<32>()?);
-        let wrapped = cipher::wrap(&self.root, &label(tenant, name), &secret[..])?;
+        let wrapped = self.root.wrap(&label(tenant, name), &secret[..]).await?;
         let text = format!("{}\n", onrecord_core::digest::hex(&wrapped));
         let path = self
             .folder
@@ -193,7 +267,7 @@ impl Vault {
     }
 
     /// The keys of a tenant.
-    pub fn tenant(
+    pub async fn tenant(
         &self,
         tenant: &TenantId,
         origin: &Origin,
@@ -201,16 +275,16 @@ impl Vault {
         if let Some(keys) = self.known(tenant) {
             return Ok(keys);
         }
-        self.reread(tenant, origin)
+        self.reread(tenant, origin).await
     }
 
     /// The keys of a tenant as they lie in the folder now: another process may have made an epoch.
-    pub fn reread(
+    pub async fn reread(
         &self,
         tenant: &TenantId,
         origin: &Origin,
     ) -> Result<Arc<TenantKeys>, VaultError> {
-        let keys = Arc::new(self.load(tenant, origin)?);
+        let keys = Arc::new(self.load(tenant, origin).await?);
         self.tenants
             .write()
             .unwrap_or_else(PoisonError::into_inner)
@@ -218,7 +292,7 @@ impl Vault {
         Ok(keys)
     }
 
-    fn load(&self, tenant: &TenantId, origin: &Origin) -> Result<TenantKeys, VaultError> {
+    async fn load(&self, tenant: &TenantId, origin: &Origin) -> Result<TenantKeys, VaultError> {
         let folder = self.folder.join(tenant.as_str());
         if !folder.join("seal.key").exists() {
             return Err(VaultError::NoTenant {
@@ -226,34 +300,49 @@ impl Vault {
                 path: self.folder.clone(),
             });
         }
-        let key = |name: &str| {
-            let path = folder.join(format!("{name}.key"));
-            let wrapped = files::read_hex(&path)?;
-            cipher::unwrap_key(&self.root, &label(tenant, name), &wrapped)
-                .map_err(|_| VaultError::Wrong { path })
-        };
+        let key = async |name: &str| open_key(&*self.root, &folder, tenant, name).await;
         let mut epochs = HashMap::new();
         for epoch in files::epochs(&folder)? {
-            epochs.insert(epoch, key(&format!("epoch-{epoch}"))?);
+            epochs.insert(epoch, key(&format!("epoch-{epoch}")).await?);
         }
         if epochs.is_empty() {
             // Fails, and says which file is not there.
-            epochs.insert(1, key("epoch-1")?);
+            epochs.insert(1, key("epoch-1").await?);
         }
         let epoch = epochs.keys().copied().max().ok_or(VaultError::Key)?;
         // Tenants of before this key was thought of have none. Where another process was first, its key is the key.
         if !folder.join("fingerprint.key").exists() {
-            self.make_key(tenant, "fingerprint")?;
+            self.make_key(tenant, "fingerprint").await?;
         }
         Ok(TenantKeys {
             tenant: tenant.clone(),
-            seal: SealKey::new(&*key("seal")?)?,
-            ledger: LedgerKey::new(&*key("ledger")?, origin)?,
-            fingerprint: key("fingerprint")?,
+            seal: SealKey::new(&*key("seal").await?)?,
+            ledger: LedgerKey::new(&*key("ledger").await?, origin)?,
+            fingerprint: key("fingerprint").await?,
             epochs,
             epoch,
         })
     }
+}
+
+/// Opens a key file of a tenant.
+async fn open_key(
+    root: &dyn RootKey,
+    folder: &Path,
+    tenant: &TenantId,
+    name: &str,
+) -> Result<Key, VaultError> {
+    let path = folder.join(format!("{name}.key"));
+    let wrapped = files::read_hex(&path)?;
+    let secret = match root.unwrap(&label(tenant, name), &wrapped).await {
+        Err(VaultError::Cipher) => return Err(VaultError::Wrong { path }),
+        other => other?,
+    };
+    let key: [u8; 32] = secret
+        .as_slice()
+        .try_into()
+        .map_err(|_| VaultError::Wrong { path })?;
+    Ok(Zeroizing::new(key))
 }
 
 fn label(tenant: &TenantId, name: &str) -> String {

@@ -108,6 +108,20 @@ impl TenantKeys {
         Ok(keys)
     }
 
+    /// Wraps a key of a run again, under the newest epoch; the key itself is the same.
+    ///
+    /// # Errors
+    /// [`VaultError::Epoch`]: that which wraps it is not there. [`VaultError::Cipher`]: it does not open.
+    pub fn rewrap(&self, run: &RunId, old: &WrappedRunKey) -> Result<WrappedRunKey, VaultError> {
+        let label = run_label(&self.tenant, run, old.tier, old.version);
+        let key = cipher::unwrap_key(self.epoch_key(old.epoch)?, &label, &old.wrapped)?;
+        Ok(WrappedRunKey {
+            epoch: self.epoch,
+            wrapped: cipher::wrap(self.epoch_key(self.epoch)?, &label, &key[..])?,
+            ..*old
+        })
+    }
+
     /// Makes a fresh key of a run and tier under the newest epoch. `version` is one that the tier has not had:
     /// one above [`RunKeys::version`] never was. Returns the keys of the run with it, and the key for the database.
     ///

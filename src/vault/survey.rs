@@ -1,9 +1,21 @@
 //! What lies in a keys folder and whether the root key opens it, for whoever looks after it: read, and
 //! nothing made or changed.
 
-use super::{Vault, VaultError, cipher, files, label};
+use super::root::{self, RootSource};
+use super::{Vault, VaultError, check, files, open_key};
 use onrecord_core::id::TenantId;
 use std::path::Path;
+
+/// The keys of a folder as they lie there.
+#[derive(Debug)]
+pub struct Survey {
+    /// What the root key is: `file`, `environment`, or `transit:` and its name.
+    pub provider: String,
+    /// Whether the folder has a check value of it; one of before there were any has none until the next start.
+    pub checked: bool,
+    /// Tenants with their keys.
+    pub tenants: Vec<TenantFolder>,
+}
 
 /// The keys of one tenant as they lie in the folder.
 #[derive(Debug)]
@@ -17,39 +29,49 @@ pub struct TenantFolder {
 }
 
 impl Vault {
-    /// Opens the root key of a folder and, with it, every key of every tenant there. `root` is as in
-    /// [`Vault::open`].
+    /// Opens the root key of a folder and, with it, every key of every tenant there.
     ///
     /// # Errors
-    /// The root key is not there or none, or the folder cannot be read.
-    pub fn survey(folder: &Path, root: Option<&Path>) -> Result<Vec<TenantFolder>, VaultError> {
-        let path = root.map_or_else(|| folder.join("root.key"), Path::to_owned);
-        let root = files::read_root(&path)?;
-        let mut found = Vec::new();
+    /// The root key is not there, or none, or another than the folder's, or the folder cannot be read.
+    pub async fn survey(folder: &Path, source: &RootSource) -> Result<Survey, VaultError> {
+        let root = root::open(folder, source)?;
+        let found = check::read(&check::path(folder))?;
+        if let Some(found) = &found
+            && !found.is_of(&*root).await?
+        {
+            return Err(VaultError::OtherRoot {
+                folder: folder.to_owned(),
+                given: root.provider(),
+                under: found.provider.clone(),
+            });
+        }
+        let mut tenants = Vec::new();
         for tenant in files::tenants(folder)? {
             let place = folder.join(tenant.as_str());
             let epochs = files::epochs(&place)?;
             // Without any, the first is the one that is missed.
             let named = epochs.iter().copied().chain(epochs.is_empty().then_some(1));
-            let names = named.map(|epoch| format!("epoch-{epoch}"));
-            let names = ["seal".to_owned(), "ledger".to_owned()]
-                .into_iter()
-                .chain(names);
-            let fault = names
-                .map(|name| {
-                    let path = place.join(format!("{name}.key"));
-                    let wrapped = files::read_hex(&path)?;
-                    cipher::unwrap_key(&root, &label(&tenant, &name), &wrapped)
-                        .map(drop)
-                        .map_err(|_| VaultError::Wrong { path })
-                })
-                .find_map(Result::err);
-            found.push(TenantFolder {
+            let mut names = vec!["seal".to_owned(), "ledger".to_owned()];
+            names.extend(named.map(|epoch| format!("epoch-{epoch}")));
+            // The next start makes it where it is not there.
+            if place.join("fingerprint.key").exists() {
+                names.push("fingerprint".to_owned());
+            }
+            let mut fault = None;
+            for name in names {
+                let opened = open_key(&*root, &place, &tenant, &name).await;
+                fault = fault.or(opened.err());
+            }
+            tenants.push(TenantFolder {
                 tenant,
                 epochs: epochs.len(),
                 fault,
             });
         }
-        Ok(found)
+        Ok(Survey {
+            provider: root.provider(),
+            checked: found.is_some(),
+            tenants,
+        })
     }
 }

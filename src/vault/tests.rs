@@ -1,5 +1,7 @@
 //! The vault against the golden payloads, and its keys against each other.
 
+mod root;
+
 use super::cipher::Place;
 use super::*;
 use serde::Deserialize;
@@ -109,9 +111,20 @@ fn golden_payloads_are_sealed_byte_for_byte_and_altered_ones_do_not_open() {
     }
 }
 
+/// What comes of it, on this thread.
+fn wait<T>(work: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().build().unwrap().block_on(work)
+}
+
+/// A vault whose root key is in its folder.
+fn open(folder: &Path, create: bool) -> Result<Vault, VaultError> {
+    wait(Vault::open(folder, &RootSource::File(None), create))
+}
+
 fn vault(folder: &Path) -> (Vault, TenantId, Origin) {
     (
-        Vault::open(folder, None, true).unwrap(),
+        open(folder, true).unwrap(),
         "t_7f3k9q2m4x8w".parse().unwrap(),
         "localhost/t/x".parse().unwrap(),
     )
@@ -122,12 +135,12 @@ fn keys_survive_a_restart_and_open_nothing_of_another_run() {
     let folder = tempfile::tempdir().unwrap();
     let (first, tenant, origin) = vault(folder.path());
     let run = new_run_id(1).unwrap();
-    let keys = first.create_tenant(&tenant, &origin).unwrap();
+    let keys = wait(first.create_tenant(&tenant, &origin)).unwrap();
     let (run_keys, wrapped) = keys.new_run(&run).unwrap();
     let sealed = run_keys.seal(2, "text/plain", b"yes".to_vec()).unwrap();
 
     let (again, ..) = vault(folder.path());
-    let keys = again.tenant(&tenant, &origin).unwrap();
+    let keys = wait(again.tenant(&tenant, &origin)).unwrap();
     let opened = keys
         .open_run(&run, &wrapped)
         .unwrap()
@@ -172,7 +185,7 @@ fn keys_survive_a_restart_and_open_nothing_of_another_run() {
             .is_err()
     );
     assert!(
-        again.create_tenant(&tenant, &origin).is_err(),
+        wait(again.create_tenant(&tenant, &origin)).is_err(),
         "a key is never overwritten"
     );
 }
@@ -181,8 +194,7 @@ fn keys_survive_a_restart_and_open_nothing_of_another_run() {
 fn a_retry_is_told_from_another_request_until_a_payload_is_erased() {
     let folder = tempfile::tempdir().unwrap();
     let (vault, tenant, origin) = vault(folder.path());
-    let (keys, _) = vault
-        .create_tenant(&tenant, &origin)
+    let (keys, _) = wait(vault.create_tenant(&tenant, &origin))
         .unwrap()
         .new_run(&new_run_id(1).unwrap())
         .unwrap();
@@ -200,7 +212,7 @@ fn a_retry_is_told_from_another_request_until_a_payload_is_erased() {
 fn a_renewed_key_wraps_what_is_new_and_what_survives() {
     let folder = tempfile::tempdir().unwrap();
     let (vault, tenant, origin) = vault(folder.path());
-    let keys = vault.create_tenant(&tenant, &origin).unwrap();
+    let keys = wait(vault.create_tenant(&tenant, &origin)).unwrap();
     let run = new_run_id(1).unwrap();
     let (first, mut wrapped) = keys.new_run(&run).unwrap();
     assert_eq!((first.version(), first.tier_version(2)), (0, Some(0)));
@@ -257,11 +269,11 @@ fn a_renewed_key_wraps_what_is_new_and_what_survives() {
 fn what_was_recorded_before_there_was_a_fingerprint_key_is_known_again() {
     let folder = tempfile::tempdir().unwrap();
     let (first, tenant, origin) = vault(folder.path());
-    first.create_tenant(&tenant, &origin).unwrap();
+    wait(first.create_tenant(&tenant, &origin)).unwrap();
     let file = folder.path().join(tenant.as_str()).join("fingerprint.key");
     std::fs::remove_file(&file).unwrap();
     let (again, ..) = vault(folder.path());
-    let keys = again.tenant(&tenant, &origin).unwrap();
+    let keys = wait(again.tenant(&tenant, &origin)).unwrap();
     assert!(file.exists(), "it is made where it is missed");
     let run = new_run_id(1).unwrap();
     let (run_keys, wrapped) = keys.new_run(&run).unwrap();
@@ -279,20 +291,31 @@ fn a_root_key_that_others_may_read_or_that_is_another_is_refused() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().unwrap();
     let (first, tenant, origin) = vault(folder.path());
-    first.create_tenant(&tenant, &origin).unwrap();
+    wait(first.create_tenant(&tenant, &origin)).unwrap();
     let root = folder.path().join("root.key");
     std::fs::set_permissions(&root, std::fs::Permissions::from_mode(0o644)).unwrap();
     assert!(matches!(
-        Vault::open(folder.path(), None, true),
+        open(folder.path(), true),
         Err(VaultError::Root { .. })
     ));
     std::fs::set_permissions(&root, std::fs::Permissions::from_mode(0o600)).unwrap();
     std::fs::write(&root, format!("{}\n", "0".repeat(64))).unwrap();
-    let other = Vault::open(folder.path(), None, true).unwrap();
     assert!(matches!(
-        other.tenant(&tenant, &origin),
-        Err(VaultError::Wrong { .. })
+        open(folder.path(), true),
+        Err(VaultError::OtherRoot { .. })
     ));
+    // One of before there were check values is held against the keys themselves, and gets a value when it is right.
+    let check = folder.path().join("root.check");
+    let kept = std::fs::read(&check).unwrap();
+    std::fs::remove_file(&check).unwrap();
+    for create in [true, false] {
+        assert!(matches!(
+            open(folder.path(), create),
+            Err(VaultError::OtherRoot { .. })
+        ));
+    }
+    assert!(!check.exists());
+    std::fs::write(&check, kept).unwrap();
 }
 
 #[test]
@@ -311,7 +334,7 @@ fn names_are_of_the_length_asked_and_differ() {
 fn a_lost_root_key_is_not_replaced_under_evidence() {
     let folder = tempfile::tempdir().unwrap();
     assert!(matches!(
-        Vault::open(folder.path(), None, false),
+        open(folder.path(), false),
         Err(VaultError::RootMissing { .. })
     ));
     assert!(!folder.path().join("root.key").exists());
@@ -321,17 +344,21 @@ fn a_lost_root_key_is_not_replaced_under_evidence() {
 fn many_that_start_at_once_have_one_root_key() {
     for _ in 0..20 {
         let folder = tempfile::tempdir().unwrap();
-        let open = || Vault::open(folder.path(), None, true).unwrap();
-        let roots: Vec<Key> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| open().root)).collect();
+        let open = || open(folder.path(), true).unwrap();
+        let wrapped: Vec<Vec<u8>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8)
+                .map(|_| scope.spawn(|| wait(open().root.wrap("place", b"words")).unwrap()))
+                .collect();
             threads
                 .into_iter()
                 .map(|thread| thread.join().unwrap())
                 .collect()
         });
         let kept = open().root;
-        assert!(roots.iter().all(|root| **root == *kept));
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        let opens = |one: &Vec<u8>| wait(kept.unwrap("place", one)).is_ok();
+        assert!(wrapped.iter().all(opens));
+        // The key and its check value.
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 }
 
@@ -339,9 +366,9 @@ fn many_that_start_at_once_have_one_root_key() {
 fn no_root_key_is_made_beside_keys_that_it_would_not_open() {
     let folder = tempfile::tempdir().unwrap();
     let (first, tenant, origin) = vault(folder.path());
-    first.create_tenant(&tenant, &origin).unwrap();
+    wait(first.create_tenant(&tenant, &origin)).unwrap();
     std::fs::remove_file(folder.path().join("root.key")).unwrap();
-    let opened = Vault::open(folder.path(), None, true).map(|_| ());
+    let opened = open(folder.path(), true).map(|_| ());
     assert!(matches!(opened, Err(VaultError::RootMissing { .. })));
     assert!(!folder.path().join("root.key").exists());
 }
@@ -351,11 +378,11 @@ fn a_key_file_that_is_gone_is_named() {
     for name in ["epoch-1.key", "ledger.key"] {
         let folder = tempfile::tempdir().unwrap();
         let (first, tenant, origin) = vault(folder.path());
-        first.create_tenant(&tenant, &origin).unwrap();
+        wait(first.create_tenant(&tenant, &origin)).unwrap();
         let gone = folder.path().join(tenant.as_str()).join(name);
         std::fs::remove_file(&gone).unwrap();
-        let again = Vault::open(folder.path(), None, false).unwrap();
-        match again.tenant(&tenant, &origin).map(|_| ()) {
+        let again = open(folder.path(), false).unwrap();
+        match wait(again.tenant(&tenant, &origin)).map(|_| ()) {
             Err(VaultError::File { path, source }) => {
                 assert_eq!(path, gone);
                 assert_eq!(source.kind(), std::io::ErrorKind::NotFound);

@@ -29,7 +29,7 @@ use std::{
 };
 
 use onrecord::postgres::{Cluster, Durability, Installation};
-use onrecord::start::Config;
+use onrecord::start::{Config, RootSource};
 use sqlx::{Connection, PgConnection};
 use tokio::sync::{mpsc, oneshot};
 
@@ -65,7 +65,7 @@ impl TestDatabase {
             key_database_url: None,
             postgres_bin: None,
             keys: None,
-            root_key: None,
+            root_key: RootSource::File(None),
             public_host: "records.example".to_owned(),
             connections: 6,
             durability: Durability::Disposable,

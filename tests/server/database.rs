@@ -121,6 +121,8 @@ async fn rows_are_seen_by_their_tenant_alone() {
     .unwrap();
     let expected = [
         "checkpoints",
+        "erasure_parts",
+        "erasures",
         "frames",
         "keys.epochs",
         "keys.run_keys",

@@ -354,7 +354,12 @@ async fn frames_and_erasures_at_once_leave_every_payload_readable_or_certified()
     for task in tasks {
         task.await.unwrap();
     }
-    server.app.recorder.erase_pending().await.unwrap();
+    server
+        .app
+        .recorder
+        .erase_pending(server.app.finality)
+        .await
+        .unwrap();
     let report = audited(&server.api, &run).await;
     assert_eq!(report.payloads.count, 100);
     assert_eq!(report.payloads.disclosed + report.payloads.erased, 100);
@@ -418,12 +423,22 @@ async fn nothing_under_a_hold_is_erased_on_any_path() {
     api.post(&format!("/v1/holds/{}/release", whole["hold"]), &json!({}))
         .await
         .is(200);
-    server.app.recorder.erase_pending().await.unwrap();
+    server
+        .app
+        .recorder
+        .erase_pending(server.app.finality)
+        .await
+        .unwrap();
     assert_eq!(audited(api, &held).await.payloads.disclosed, 1);
     api.post(&format!("/v1/holds/{}/release", hold["hold"]), &json!({}))
         .await
         .is(200);
-    server.app.recorder.erase_pending().await.unwrap();
+    server
+        .app
+        .recorder
+        .erase_pending(server.app.finality)
+        .await
+        .unwrap();
     assert_eq!(audited(api, &held).await.payloads.erased, 1);
     let path = format!("/v1/erasures/{}", erasure["erasure"].as_str().unwrap());
     let done = api.get(&path).await.json();
@@ -498,7 +513,12 @@ async fn a_failure_at_each_step_leaves_a_run_that_verifies_and_the_work_goes_on(
         .execute(&mut sql)
         .await
         .unwrap();
-        server.app.recorder.erase_pending().await.unwrap();
+        server
+            .app
+            .recorder
+            .erase_pending(server.app.finality)
+            .await
+            .unwrap();
         let path = format!("/v1/erasures/{}", erasure["erasure"].as_str().unwrap());
         let done = api.get(&path).await.is(200).json();
         assert_eq!(

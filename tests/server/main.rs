@@ -27,6 +27,7 @@ mod log;
 mod migration;
 mod pages;
 mod reading;
+mod rotation;
 mod running;
 #[path = "../shared/mod.rs"]
 mod shared;

@@ -15,13 +15,14 @@ use tokio::process::{Child, ChildStderr, Command};
 
 /// Variables that would lead the private server to data, keys or an address that are not its own, or that an option of
 /// this command says.
-const FOREIGN: [&str; 9] = [
+const FOREIGN: [&str; 10] = [
     "DATABASE_URL",
     "ONRECORD_KEY_DATABASE_URL",
     "CREDENTIALS_DIRECTORY",
     "ONRECORD_DATA_DIR",
     "ONRECORD_KEYS",
     "ONRECORD_ROOT_KEY",
+    "ONRECORD_ROOT_KEY_TRANSIT",
     "ONRECORD_LISTEN",
     "ONRECORD_LOG_JSON",
     "ONRECORD_REDACTION",

@@ -3,7 +3,7 @@
 use crate::cli::running::Running;
 use crate::cli::serve::cannot_listen;
 use crate::postgres::Durability;
-use crate::start::{Config, TOKEN_FILE, start};
+use crate::start::{Config, RootSource, TOKEN_FILE, start};
 use anyhow::Context as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ impl Server {
             key_database_url: None,
             postgres_bin,
             keys: None,
-            root_key: None,
+            root_key: RootSource::File(None),
             public_host: "localhost".to_owned(),
             connections: CONNECTIONS,
             durability: Durability::Durable,

@@ -2,11 +2,11 @@
 
 use super::Findings;
 use super::folder::{mode, private};
-use crate::start::{Config, survey_keys};
+use crate::start::{Config, RootSource, survey_keys};
 use std::fs;
 
 /// Checks the keys folder. `tenants` are those of the database, where it could be asked.
-pub(super) fn check(findings: &mut Findings, config: &Config, tenants: Option<&[String]>) {
+pub(super) async fn check(findings: &mut Findings, config: &Config, tenants: Option<&[String]>) {
     let folder = config.keys_folder();
     let shown = folder.display();
     let is_empty = tenants.is_none_or(<[String]>::is_empty);
@@ -35,16 +35,26 @@ pub(super) fn check(findings: &mut Findings, config: &Config, tenants: Option<&[
         );
     }
     // One from outside is in somebody else's care; the vault refuses it where anybody may read it.
-    if config.root_key.is_none() {
+    if matches!(config.root_key, RootSource::File(None)) {
         private(findings, "root key", &folder.join("root.key"));
     }
-    let found = match survey_keys(config) {
+    let found = match survey_keys(config).await {
         Ok(found) => found,
         Err(error) => {
             findings.failed("keys", error.to_string(), "");
             return;
         }
     };
+    if found.checked {
+        findings.ok(
+            "root key",
+            format!(
+                "of provider {}, the one that the keys are under",
+                found.provider
+            ),
+        );
+    }
+    let found = found.tenants;
     for tenant in &found {
         match &tenant.fault {
             None => findings.ok(
@@ -70,12 +80,19 @@ pub(super) fn check(findings: &mut Findings, config: &Config, tenants: Option<&[
             );
         }
     }
+    if folder.join("root.check.next").exists() {
+        findings.failed(
+            "root key",
+            "the keys are on their way to another one",
+            "run `onrecord keys rewrap-root` again with the same options; it goes on",
+        );
+    }
     for folder in fs::read_dir(&folder).into_iter().flatten().flatten() {
         leftovers(findings, &folder.path());
     }
 }
 
-/// Temporary files of keys that were never finished.
+/// Files of keys that were never finished, or not removed to the end.
 fn leftovers(findings: &mut Findings, path: &std::path::Path) {
     let files = fs::read_dir(path).into_iter().flatten().flatten();
     let unfinished = files
@@ -83,12 +100,16 @@ fn leftovers(findings: &mut Findings, path: &std::path::Path) {
         .chain([path.to_owned()])
         .filter(|path| {
             let name = path.file_name().unwrap_or_default();
-            name.as_encoded_bytes().starts_with(b".tmp")
+            let name = name.as_encoded_bytes();
+            name.starts_with(b".tmp") || name.ends_with(b".destroyed")
         });
     for path in unfinished {
         findings.warning(
             "leftovers",
-            format!("{}: a key that was never finished", path.display()),
+            format!(
+                "{}: a key that was never finished, or not destroyed to the end",
+                path.display()
+            ),
             "remove it: nothing uses it",
         );
     }

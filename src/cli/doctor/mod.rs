@@ -96,7 +96,7 @@ pub async fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
     let config = args.place.config()?;
     let mut findings = Findings::default();
     findings.ok("program", format!("onrecord {}", env!("CARGO_PKG_VERSION")));
-    let is_named = args.place.data_dir.is_some();
+    let is_named = args.place.keys.data_dir.is_some();
     let facts = if folder::check(&mut findings, &config, is_named) {
         look_inside(&mut findings, &config).await
     } else {
@@ -136,7 +136,7 @@ async fn look_inside(findings: &mut Findings, config: &Config) -> Option<Databas
         None => None,
     };
     let tenants = facts.as_ref().map(|facts| facts.tenants.as_slice());
-    keys::check(findings, config, tenants);
+    keys::check(findings, config, tenants).await;
     facts
 }
 
