@@ -116,6 +116,7 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
     let recorder = Recorder::new(store, Arc::new(vault), redaction);
     // Rather no server than one that finds out at the first frame that keys are lost.
     recorder.ready().await?;
+    recorder.finish_rotations().await?;
     let token = match first_token(&recorder, config).await? {
         Some(token) => {
             let path = config.data_dir.join(TOKEN_FILE);

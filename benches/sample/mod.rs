@@ -6,8 +6,7 @@
 )]
 #![allow(clippy::unwrap_used, reason = "a bench may stop where it stands")]
 
-use onrecord::export::verification::trust_file;
-use onrecord::vault::{TenantKeys, Vault};
+use onrecord::vault::{SealKey, TenantKeys, Vault};
 use onrecord_core::bundle::{Member, header, manifest_line, padding};
 use onrecord_core::chain::Chain;
 use onrecord_core::digest::Hash;
@@ -134,15 +133,22 @@ pub fn keys() -> Arc<TenantKeys> {
     vault.create_tenant(&tenant(), &origin()).unwrap()
 }
 
+/// A seal key of a tenant in a vault of its own.
+pub fn seal_key() -> Arc<SealKey> {
+    let folder = tempfile::tempdir().unwrap();
+    let vault = Vault::open(&folder.path().join("keys"), None, true).unwrap();
+    vault.create_tenant(&tenant(), &origin()).unwrap();
+    let keyid = vault.new_seal_key(&tenant()).unwrap().keyid;
+    vault.seal_key(&tenant(), &keyid).unwrap()
+}
+
 pub fn origin() -> Origin {
     ORIGIN.parse().unwrap()
 }
 
 /// Trusts the tenant's seal key, and no log.
-pub fn options(keys: &TenantKeys) -> Options {
-    let file = trust_file(&tenant(), &origin(), keys);
-    let lines = file.lines().filter(|line| !line.starts_with("log "));
-    let text = lines.map(|line| format!("{line}\n")).collect::<String>();
+pub fn options(key: &SealKey) -> Options {
+    let text = format!("seal-key {} {} {ORIGIN}\n", key.public().spki, tenant());
     Options {
         trust: Some(Trust::parse(&text).unwrap()),
         ..Options::default()
@@ -176,9 +182,9 @@ pub fn seal(chain: &Chain) -> Predicate {
     })
 }
 
-pub fn sealed(chain: &Chain, keys: &TenantKeys) -> Vec<u8> {
+pub fn sealed(chain: &Chain, key: &SealKey) -> Vec<u8> {
     let subject = Some((FRAMES_SUBJECT, chain.file_digest()));
-    keys.seal().sign(&tenant(), &seal(chain), subject).unwrap()
+    key.sign(&tenant(), &seal(chain), subject).unwrap()
 }
 
 /// A bundle in memory, made as the exporter makes it: each member hashed on its way.
@@ -189,7 +195,7 @@ pub struct Bundle {
 
 impl Bundle {
     /// Of a run without payloads.
-    pub fn of(chain: &Chain, lines: &[Vec<u8>], seal: &[u8], keys: &TenantKeys) -> Self {
+    pub fn of(chain: &Chain, lines: &[Vec<u8>], seal: &[u8], key: &SealKey) -> Self {
         let mut bundle = Self {
             bytes: Vec::with_capacity(chain.file_bytes() as usize + 65_536),
             manifest: String::new(),
@@ -211,7 +217,7 @@ impl Bundle {
             run: run(),
         });
         let subject = Some((MANIFEST_SUBJECT, Hash::of(&[manifest.as_bytes()])));
-        let export = keys.seal().sign(&tenant(), &export, subject).unwrap();
+        let export = key.sign(&tenant(), &export, subject).unwrap();
         bundle.member(&Member::Export, [&export[..]]);
         bundle.bytes.extend_from_slice(&[0; 1_024]);
         bundle

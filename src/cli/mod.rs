@@ -17,6 +17,7 @@ pub mod scan;
 pub mod seal;
 pub mod serve;
 pub mod show;
+pub mod signing_keys;
 pub mod tail;
 mod temporary;
 pub mod tenant;
@@ -92,6 +93,8 @@ enum Command {
     Verify(verify::VerifyArgs),
     /// Make, list and revoke API tokens
     Token(WithServer<token::TokenArgs>),
+    /// List the keys that sign for the tenant, and rotate its seal key
+    SigningKeys(WithServer<signing_keys::SigningKeysArgs>),
     /// Make a tenant with keys and a ledger of its own
     Tenant(WithServer<tenant::TenantArgs>),
     /// Bring a database's tables to this version, as the role that owns them
@@ -217,6 +220,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Token(args) => {
             let (args, client) = args.client()?;
             token::run(args, client).await?;
+        }
+        Command::SigningKeys(args) => {
+            let (args, client) = args.client()?;
+            signing_keys::run(args, client).await?;
         }
         Command::Tenant(args) => {
             let (args, client) = args.client()?;

@@ -19,6 +19,7 @@ mod request;
 mod schema;
 mod seal_run;
 mod serve;
+mod signing_keys;
 mod tenants;
 mod tokens;
 mod verification;
@@ -127,6 +128,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(tokens::create_token, tokens::list_tokens))
         .routes(routes!(tokens::read_token, tokens::revoke_token))
         .routes(routes!(tenants::create_tenant))
+        .routes(routes!(signing_keys::list_signing_keys))
+        .routes(routes!(signing_keys::rotate_seal_key))
         .routes(routes!(health::live))
         .routes(routes!(health::ready))
 }

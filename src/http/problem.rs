@@ -426,6 +426,11 @@ impl From<RecordError> for Problem {
             RecordError::NoRun(_) => missing("run_not_found", "No such run"),
             RecordError::NoFrame { .. } => missing("frame_not_found", "No such frame"),
             RecordError::NoTurn { .. } => missing("turn_not_found", "No such turn"),
+            RecordError::KeyNotInForce { .. } => conflict(
+                "key_not_in_force",
+                "Another seal key is in force",
+                "If your rotation was answered by nobody, it was done. Look: GET /v1/keys.",
+            ),
             RecordError::Sealed(_) => conflict(
                 "run_sealed",
                 "The run is sealed",

@@ -94,8 +94,14 @@ impl Recorder {
         match outcome {
             Outcome::Durable(mut appended, chain) => {
                 if let Some(chain) = chain {
-                    let tenant_keys = self.keys(&caller.tenant).await?;
-                    appended.signed = Some(head::sign(&tenant_keys, &chain)?);
+                    let (recorder, tenant) = (self.clone(), caller.tenant.clone());
+                    let key = self.detached(async move { recorder.seal_key_now(&tenant).await });
+                    appended.signed = Some(match key.await {
+                        Ok(key) => head::sign(&key, &chain)?,
+                        // Nothing may be said of the frame that is not so: it is stored. A retry gets its receipt.
+                        Err(RecordError::Store(_)) => return Err(RecordError::Unknown),
+                        Err(error) => return Err(error),
+                    });
                 }
                 Ok(appended)
             }

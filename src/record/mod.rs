@@ -19,9 +19,11 @@ pub mod read;
 mod redaction;
 pub mod seal;
 mod sequencer;
+mod signing_keys;
 
 pub(crate) use admin::TokenRow;
 pub(crate) use prepare::offload;
+pub(crate) use signing_keys::{SigningKeyRow, SigningKeys};
 
 use crate::access::{AccessError, Tokens};
 use crate::ledger::LedgerError;
@@ -67,6 +69,12 @@ pub enum RecordError {
         run: RunId,
         /// The number.
         turn: u64,
+    },
+    /// Another seal key is in force than the one that was to be revoked.
+    #[error("the seal key in force is {keyid}")]
+    KeyNotInForce {
+        /// The key in force.
+        keyid: Hash,
     },
     /// The run is sealed.
     #[error("run {0} is sealed; nothing can be added")]
@@ -283,6 +291,18 @@ impl Recorder {
         self.store.ping().await?;
         for (tenant, _) in self.store.tenants().await? {
             self.keys(&tenant).await?;
+            self.seal_key_now(&tenant).await?;
+        }
+        Ok(())
+    }
+
+    /// Finishes what a crash may have cut off: rotations of seal keys whose old secret is there still.
+    ///
+    /// # Errors
+    /// The database, or a key file that cannot be read or removed.
+    pub async fn finish_rotations(&self) -> Result<(), RecordError> {
+        for (tenant, _) in self.store.tenants().await? {
+            self.destroy_revoked(&tenant).await?;
         }
         Ok(())
     }

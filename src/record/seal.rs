@@ -11,7 +11,7 @@ use crate::store::Tx;
 use crate::store::append::RunWrite;
 use crate::store::runs::{RunRow, SealedRow};
 use crate::store::tenants::LockedTenant;
-use crate::vault::TenantKeys;
+use crate::vault::{TenantKeys, Vault};
 use onrecord_core::frame::{Draft, Kind};
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::statement::{
@@ -82,6 +82,7 @@ impl Recorder {
             .await?
             .ok_or_else(|| RecordError::NoRun(run.clone()))?;
         Ok(Locked {
+            vault: self.vault.clone(),
             keys,
             tx,
             tenant,
@@ -157,6 +158,7 @@ impl Recorder {
 
 /// A run and its tenant, both locked, and the database's clock after the locks.
 struct Locked {
+    vault: Arc<Vault>,
     keys: Arc<TenantKeys>,
     tx: Tx,
     tenant: LockedTenant,
@@ -171,6 +173,7 @@ async fn seal_locked(
     interrupted: bool,
 ) -> Result<Seal, RecordError> {
     let Locked {
+        vault,
         keys,
         mut tx,
         mut tenant,
@@ -227,7 +230,7 @@ async fn seal_locked(
     let entry = ledger::append(
         &mut tx,
         &mut tenant,
-        &keys,
+        &vault,
         &Predicate::RunSeal(statement.clone()),
         Some((FRAMES_SUBJECT, chain.file_digest())),
     )

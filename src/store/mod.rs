@@ -10,6 +10,7 @@ pub(crate) mod id;
 pub(crate) mod ledger;
 pub(crate) mod payloads;
 pub(crate) mod runs;
+pub(crate) mod signing_keys;
 pub(crate) mod tenants;
 pub(crate) mod time;
 pub(crate) mod tokens;

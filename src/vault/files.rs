@@ -59,7 +59,7 @@ pub(super) fn write_new(path: &Path, bytes: &[u8]) -> Result<bool, VaultError> {
 /// Whether a folder has the keys of a tenant in it.
 pub(super) fn has_tenants(path: &Path) -> Result<bool, VaultError> {
     for entry in fs::read_dir(path).map_err(at(path))? {
-        if entry.map_err(at(path))?.path().join("seal.key").exists() {
+        if entry.map_err(at(path))?.path().join("ledger.key").exists() {
             return Ok(true);
         }
     }
@@ -111,13 +111,26 @@ pub(super) fn read_root(path: &Path) -> Result<Key, VaultError> {
 
 /// Numbers of the epoch keys in a tenant's folder.
 pub(super) fn epochs(folder: &Path) -> Result<Vec<i32>, VaultError> {
-    let mut epochs = Vec::new();
+    let names = key_names(folder)?.into_iter();
+    let numbers = names.filter_map(|name| name.strip_prefix("epoch-")?.parse().ok());
+    Ok(numbers.collect())
+}
+
+/// Names of the key files in a tenant's folder, without `.key`.
+pub(super) fn key_names(folder: &Path) -> Result<Vec<String>, VaultError> {
+    let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(at(folder))? {
         let name = entry.map_err(at(folder))?.file_name();
-        let number = name
-            .to_str()
-            .and_then(|name| name.strip_prefix("epoch-")?.strip_suffix(".key"));
-        epochs.extend(number.and_then(|number| number.parse::<i32>().ok()));
+        let name = name.to_str().and_then(|name| name.strip_suffix(".key"));
+        names.extend(name.map(str::to_owned));
     }
-    Ok(epochs)
+    Ok(names)
+}
+
+/// Removes a file, and makes that durable; one that is gone already is fine.
+pub(super) fn remove(path: &Path) -> Result<(), VaultError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(path)(error)),
+        _ => sync_parent(path),
+    }
 }

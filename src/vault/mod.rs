@@ -1,13 +1,14 @@
 //! The vault: the only room that holds secrets and randomness.
 //!
 //! A root key opens the keys of the tenants, which are files beside it and never in Postgres: the seal
-//! key, the ledger's key and the epoch keys. An epoch key wraps the keys of runs (one a run and tier),
+//! keys, the ledger's key and the epoch keys. An epoch key wraps the keys of runs (one a run and tier),
 //! those wrap the keys of payloads, and both lie wrapped in the database. Whoever has the database
 //! alone opens nothing, and destroying a key makes everything below it unreadable.
 
 mod cipher;
 mod files;
 pub(crate) mod random;
+mod seal_keys;
 mod signer;
 mod survey;
 
@@ -17,6 +18,7 @@ pub use survey::TenantFolder;
 use cipher::{Key, Place};
 use onrecord_core::digest::Hash;
 use onrecord_core::id::{Origin, RunId, TenantId};
+use seal_keys::SealKeys;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -79,6 +81,16 @@ pub enum VaultError {
         /// The file.
         path: PathBuf,
     },
+    /// The seal key that a tenant signs with is not in the keys folder.
+    #[error(
+        "seal key {keyid} is not in {path}; put the file back from its backup, or give every server process the same keys folder (--keys)"
+    )]
+    NoSealKey {
+        /// The key.
+        keyid: Hash,
+        /// The tenant's folder.
+        path: PathBuf,
+    },
     /// The keys of a tenant are not in the keys folder.
     #[error(
         "the keys of tenant {tenant} are not in {path}; give every server process the same keys folder (--keys)"
@@ -96,12 +108,12 @@ pub struct Vault {
     root: Key,
     folder: PathBuf,
     tenants: RwLock<HashMap<TenantId, Arc<TenantKeys>>>,
+    seals: SealKeys,
 }
 
-/// The keys of one tenant.
+/// The keys of one tenant, but for its seal keys.
 pub struct TenantKeys {
     tenant: TenantId,
-    seal: SealKey,
     ledger: LedgerKey,
     epochs: HashMap<i32, Key>,
     epoch: i32,
@@ -171,11 +183,12 @@ impl Vault {
             root: files::read_root(&path)?,
             folder: folder.to_owned(),
             tenants: RwLock::default(),
+            seals: SealKeys::default(),
         })
     }
 
-    /// Makes the keys of a new tenant, durable before they are returned: a crash after this leaves keys
-    /// that no tenant uses, never a tenant without keys.
+    /// Makes the keys of a new tenant but for its seal key ([`Vault::new_seal_key`]), durable before they are returned:
+    /// a crash after this leaves keys that no tenant uses, never a tenant without keys.
     pub fn create_tenant(
         &self,
         tenant: &TenantId,
@@ -183,7 +196,7 @@ impl Vault {
     ) -> Result<Arc<TenantKeys>, VaultError> {
         let folder = self.folder.join(tenant.as_str());
         files::private_folder(&folder)?;
-        for name in ["seal", "ledger", "epoch-1"] {
+        for name in ["ledger", "epoch-1"] {
             let secret = Zeroizing::new(random::bytes::<32>()?);
             let wrapped = cipher::wrap(&self.root, &label(tenant, name), &secret[..])?;
             let text = format!("{}\n", onrecord_core::digest::hex(&wrapped));
@@ -223,7 +236,7 @@ impl Vault {
 
     fn load(&self, tenant: &TenantId, origin: &Origin) -> Result<TenantKeys, VaultError> {
         let folder = self.folder.join(tenant.as_str());
-        if !folder.join("seal.key").exists() {
+        if !folder.exists() {
             return Err(VaultError::NoTenant {
                 tenant: tenant.clone(),
                 path: self.folder.clone(),
@@ -246,7 +259,6 @@ impl Vault {
         let epoch = epochs.keys().copied().max().ok_or(VaultError::Key)?;
         Ok(TenantKeys {
             tenant: tenant.clone(),
-            seal: SealKey::new(&*key("seal")?)?,
             ledger: LedgerKey::new(&*key("ledger")?, origin)?,
             epochs,
             epoch,
@@ -267,11 +279,6 @@ fn dek_label(run: &RunId, commit: &Hash) -> String {
 }
 
 impl TenantKeys {
-    /// The key that signs statements.
-    pub fn seal(&self) -> &SealKey {
-        &self.seal
-    }
-
     /// The key that signs checkpoints.
     pub fn ledger(&self) -> &LedgerKey {
         &self.ledger

@@ -1,7 +1,7 @@
 //! What lies in a keys folder and whether the root key opens it, for whoever looks after it: read, and
 //! nothing made or changed.
 
-use super::{Vault, VaultError, cipher, files, label};
+use super::{Vault, VaultError, cipher, files, label, seal_keys};
 use onrecord_core::id::TenantId;
 use std::path::Path;
 
@@ -32,8 +32,9 @@ impl Vault {
             // Without any, the first is the one that is missed.
             let named = epochs.iter().copied().chain(epochs.is_empty().then_some(1));
             let names = named.map(|epoch| format!("epoch-{epoch}"));
-            let names = ["seal".to_owned(), "ledger".to_owned()]
+            let names = seal_keys::names(&place)?
                 .into_iter()
+                .chain(["ledger".to_owned()])
                 .chain(names);
             let fault = names
                 .map(|name| {

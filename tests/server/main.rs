@@ -26,5 +26,6 @@ mod pages;
 mod running;
 #[path = "../shared/mod.rs"]
 mod shared;
+mod signing_keys;
 mod story;
 mod stream;
