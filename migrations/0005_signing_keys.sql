@@ -62,3 +62,6 @@ create policy of_tenant on signing_keys
 grant select, insert on signing_keys to onrecord_app;
 grant update (revoked_index) on signing_keys to onrecord_app;
 grant update (seal_key) on tenants to onrecord_app;
+
+-- ---------------------------------------------------------------------------------------------
+comment on table payloads is 'Payloads, encrypted. A row that is gone is erased (with a certificate) or missing. Where the agent kept the payload, wrapped_dek and ciphertext are empty: the row keeps its commitment from being used twice in the run.';

@@ -85,6 +85,7 @@ pub fn draft(number: u64, withheld: bool) -> Draft {
             seq: Some(0),
         }],
         trace: None,
+        submitted: None,
     }
 }
 
@@ -99,6 +100,7 @@ fn bare(kind: Kind, turn: Option<u64>, body: String) -> Draft {
         payloads: Vec::new(),
         links: Vec::new(),
         trace: None,
+        submitted: None,
     }
 }
 

@@ -1,10 +1,15 @@
 //! `onrecord signing-keys`: the keys that sign for a tenant.
 
-use super::terminal::{Column, Screen, show, table};
+use super::terminal::{Column, Screen, show, table, tell};
 use crate::client::Client;
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use clap::Subcommand;
+use onrecord_core::frame::signature;
 use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 /// Arguments of `onrecord signing-keys`.
 #[derive(Clone, Debug, clap::Args)]
@@ -27,6 +32,34 @@ enum SigningKeysCommand {
         #[arg(long, value_name = "TEXT", default_value = "rotation")]
         reason: String,
         /// Print the answer as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Register a key that an agent signs its frames with, all of them from then on
+    AgentAdd {
+        /// Id of the agent, as an actor; one that wrote no frame yet
+        actor: String,
+        /// The public half, SPKI PEM
+        #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+        public: PathBuf,
+        /// The key's signature that shows that the agent has it: 64 bytes, as they are or in base64
+        #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+        proof: PathBuf,
+        /// Take it though the actor wrote frames that it did not sign, which are faults under the trust file then
+        #[arg(long)]
+        unsigned_before: bool,
+        /// Print the answer as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Revoke an agent's key: it signs nothing more
+    AgentRevoke {
+        /// Key id
+        keyid: String,
+        /// Why, as the ledger says for ever
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+        /// Print it as JSON
         #[arg(long)]
         json: bool,
     },
@@ -78,12 +111,71 @@ pub async fn run(args: SigningKeysArgs, client: Client) -> anyhow::Result<()> {
                 text("revoked"),
                 done["revoked_index"]
             ))?;
-            super::terminal::tell(
+            tell(
                 "auditors need the new trust file: `onrecord trust`; and the keys folder a new backup",
             );
             Ok(())
         }
+        SigningKeysCommand::AgentAdd {
+            actor,
+            public,
+            proof,
+            unsigned_before,
+            json: as_json,
+        } => {
+            let request = json!({
+                "actor": actor,
+                "spki": fs::read_to_string(&public).with_context(|| public.display().to_string())?,
+                "proof": read_proof(&proof)?,
+                "unsigned_before": unsigned_before,
+            });
+            let (_, added): (_, Value) = client.post("/v1/agent-keys", &request).await?;
+            if as_json {
+                return super::print(&format!("{added}\n"));
+            }
+            let keyid = added["keyid"].as_str().unwrap_or_default();
+            super::print(&format!("{keyid}\n"))?;
+            tell(format_args!(
+                "from now on {actor} signs each of its frames; auditors need the new trust file: `onrecord trust`"
+            ));
+            Ok(())
+        }
+        SigningKeysCommand::AgentRevoke {
+            keyid,
+            reason,
+            json: as_json,
+        } => {
+            if keyid.len() != 64 || !keyid.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+                bail!(
+                    "that is no key id: `onrecord signing-keys list` has them in its first column"
+                );
+            }
+            let mut path = format!("/v1/agent-keys/{keyid}");
+            if let Some(reason) = reason {
+                path.push('?');
+                path.push_str(&super::runs::encode(&[("reason", reason)])?);
+            }
+            client.delete(&path).await?;
+            if as_json {
+                return super::print(&format!("{}\n", json!({ "revoked": keyid })));
+            }
+            super::print(&format!("revoked {keyid}\n"))
+        }
     }
+}
+
+/// A signature as openssl leaves it, or in base64.
+fn read_proof(path: &Path) -> anyhow::Result<String> {
+    let bytes = fs::read(path).with_context(|| path.display().to_string())?;
+    if bytes.len() == 64 {
+        return Ok(STANDARD.encode(bytes));
+    }
+    let text = String::from_utf8(bytes).unwrap_or_default();
+    let text = text.trim();
+    if signature(text).is_none() {
+        bail!("{}: neither 64 bytes nor their base64", path.display());
+    }
+    Ok(text.to_owned())
 }
 
 fn row(key: &Value) -> Vec<String> {

@@ -1,6 +1,7 @@
 //! The wire: one endpoint a file. Handlers translate between requests and rooms; [`problem`] alone
 //! knows status codes.
 
+mod agent_keys;
 mod append_frames;
 pub mod body;
 mod encoding;
@@ -130,6 +131,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(tenants::create_tenant))
         .routes(routes!(signing_keys::list_signing_keys))
         .routes(routes!(signing_keys::rotate_seal_key))
+        .routes(routes!(agent_keys::add_agent_key))
+        .routes(routes!(agent_keys::revoke_agent_key))
         .routes(routes!(health::live))
         .routes(routes!(health::ready))
 }

@@ -40,6 +40,8 @@ pub(crate) struct SigningKeyBody {
 /// All keys of a tenant.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct SigningKeysBody {
+    /// The tenant, whose id an agent signs to show that it has its key.
+    tenant: String,
     /// Seal keys, oldest first; one is in force.
     seal: Vec<SigningKeyBody>,
     /// Keys of agents, oldest first.
@@ -70,6 +72,7 @@ impl From<SigningKeys> for SigningKeysBody {
             .map(body)
             .partition(|key| key.actor.is_none());
         Self {
+            tenant: found.tenant.to_string(),
             seal,
             agents,
             ledger: found.ledger,
@@ -155,7 +158,7 @@ pub(crate) async fn rotate_seal_key(
 }
 
 /// Whether a reason may stand in the ledger.
-fn check_reason(reason: &str) -> Result<(), Problem> {
+pub(super) fn check_reason(reason: &str) -> Result<(), Problem> {
     if is_name(reason, REASON_CHARS) {
         return Ok(());
     }

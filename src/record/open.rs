@@ -4,7 +4,7 @@ use super::append::Appended;
 use super::intake::{FrameRequest, LinkRequest};
 use super::place::{STORE_ID, place, receipt, retried};
 use super::prepare::{Prepared, Sameness, fingerprint, redact};
-use super::{RecordError, Recorder, commit};
+use super::{RecordError, Recorder, commit, signed};
 use crate::access::{self, Caller, NewToken, TokenRequest};
 use crate::ledger;
 use crate::store;
@@ -89,6 +89,7 @@ impl Recorder {
     ) -> Result<Appended, RecordError> {
         let actor = caller.speak(request.actor.take(), request.kind)?;
         request.actor = Some(actor.clone());
+        signed::check_form(&request, &actor)?;
         let sent = request.body.clone();
         let session = SessionBody::read(&sent)?;
         let links = links_of(&request)?;

@@ -11,16 +11,31 @@ use crate::vault::{PublicKey, SealKey, VaultError};
 use onrecord_core::digest::Hash;
 use onrecord_core::id::TenantId;
 use onrecord_core::statement::{Key, KeyAction, KeyRole, Predicate};
+use onrecord_core::submitted;
 use std::sync::Arc;
 
 /// The keys of a tenant as they are listed.
 pub(crate) struct SigningKeys {
+    /// Whose they are.
+    pub(crate) tenant: TenantId,
     /// In the order in which they were added.
     pub(crate) keys: Vec<SigningKeyRow>,
     /// The seal key in force.
     pub(crate) in_force: Hash,
     /// The ledger's key, a C2SP verifier key.
     pub(crate) ledger: String,
+}
+
+/// A key that an agent is to sign with.
+pub(crate) struct NewAgentKey {
+    /// Id of the agent as an actor.
+    pub(crate) actor: String,
+    /// SPKI DER in base64.
+    pub(crate) spki: String,
+    /// Its signature over [`submitted::possession`].
+    pub(crate) proof: [u8; 64],
+    /// Whether it is known that the actor wrote frames without signing them.
+    pub(crate) unsigned_before: bool,
 }
 
 /// A rotation that is done.
@@ -45,6 +60,7 @@ impl Recorder {
             let in_force = store::tenants::seal_key(&mut tx, tenant).await?;
             tx.commit().await.map_err(StoreError::from)?;
             Ok(SigningKeys {
+                tenant: tenant.clone(),
                 keys,
                 in_force,
                 ledger,
@@ -67,6 +83,114 @@ impl Recorder {
         let recorder = self.clone();
         self.detached(async move { recorder.rotate_now(&caller.tenant, reason, expected).await })
             .await
+    }
+
+    /// Registers a key that an agent signs its frames with, from now on all of them. False where it was registered for it
+    /// before.
+    ///
+    /// # Errors
+    /// [`RecordError::FalseSignature`]: the proof is not that of the key; [`RecordError::AgentKeyTaken`];
+    /// [`RecordError::WroteUnsigned`], unless the caller says that it may be.
+    pub(crate) async fn add_agent_key(
+        &self,
+        caller: Caller,
+        request: NewAgentKey,
+    ) -> Result<(SigningKeyRow, bool), RecordError> {
+        let recorder = self.clone();
+        self.detached(async move {
+            let tenant = &caller.tenant;
+            let added = recorder.add_agent_key_now(tenant, &request).await;
+            recorder.agents.forget(tenant);
+            added
+        })
+        .await
+    }
+
+    async fn add_agent_key_now(
+        &self,
+        tenant: &TenantId,
+        request: &NewAgentKey,
+    ) -> Result<(SigningKeyRow, bool), RecordError> {
+        let (keyid, key) = onrecord_verify::PublicKey::from_spki(&request.spki)
+            .map_err(|_| RecordError::Vault(VaultError::Key))?;
+        let message = submitted::possession(tenant, &request.actor);
+        if !key.verifies(message.as_bytes(), &request.proof) {
+            return Err(RecordError::FalseSignature);
+        }
+        let keys = self.keys(tenant).await?;
+        let public = PublicKey::from_spki(&request.spki)?;
+        let mut tx = self.store.begin(tenant).await?;
+        if !request.unsigned_before
+            && store::frames::has_unsigned(&mut tx, tenant, &request.actor).await?
+        {
+            return Err(RecordError::WroteUnsigned {
+                actor: request.actor.clone(),
+            });
+        }
+        let mut locked = store::tenants::lock(&mut tx, tenant).await?;
+        let known = store::signing_keys::all(&mut tx, tenant).await?;
+        if let Some(row) = known.into_iter().find(|row| row.keyid == keyid) {
+            return if row.actor() == Some(&request.actor) && row.revoked_index.is_none() {
+                Ok((row, false))
+            } else {
+                Err(RecordError::AgentKeyTaken(keyid))
+            };
+        }
+        let holder = Holder::Agent(request.actor.clone());
+        let row = self.add_key(&mut tx, &mut locked, &public, holder).await?;
+        ledger::checkpoint(&mut tx, &locked, &keys).await?;
+        // A crash before this line leaves nothing, after it a key that is registered; whoever asks again is told so.
+        commit(tx).await?;
+        tracing::info!(%tenant, %keyid, index = row.added_index, "an agent's key was registered");
+        Ok((row, true))
+    }
+
+    /// Revokes an agent's key: it signs nothing any more. Its agent still has to sign, with another.
+    ///
+    /// # Errors
+    /// [`RecordError::NoAgentKey`]: there is none of that id.
+    pub(crate) async fn revoke_agent_key(
+        &self,
+        caller: Caller,
+        keyid: Hash,
+        reason: Option<String>,
+    ) -> Result<(), RecordError> {
+        let recorder = self.clone();
+        self.detached(async move {
+            let tenant = &caller.tenant;
+            let revoked = recorder.revoke_agent_key_now(tenant, keyid, reason).await;
+            recorder.agents.forget(tenant);
+            revoked
+        })
+        .await
+    }
+
+    async fn revoke_agent_key_now(
+        &self,
+        tenant: &TenantId,
+        keyid: Hash,
+        reason: Option<String>,
+    ) -> Result<(), RecordError> {
+        let keys = self.keys(tenant).await?;
+        let mut tx = self.store.begin(tenant).await?;
+        let mut locked = store::tenants::lock(&mut tx, tenant).await?;
+        let known = store::signing_keys::all(&mut tx, tenant).await?;
+        let agents = known.into_iter().filter(|row| row.actor().is_some());
+        let row = agents
+            .into_iter()
+            .find(|row| row.keyid == keyid)
+            .ok_or(RecordError::NoAgentKey(keyid))?;
+        if row.revoked_index.is_some() {
+            return Ok(());
+        }
+        let public = PublicKey::from_spki(&row.spki)?;
+        let key = (&public, KeyRole::Agent);
+        self.end_key(&mut tx, &mut locked, key, reason).await?;
+        ledger::checkpoint(&mut tx, &locked, &keys).await?;
+        // A crash before this line leaves the key as it was, after it revoked.
+        commit(tx).await?;
+        tracing::info!(%tenant, %keyid, "an agent's key was revoked");
+        Ok(())
     }
 
     async fn rotate_now(
@@ -117,7 +241,7 @@ impl Recorder {
         tenant: &mut LockedTenant,
         key: &PublicKey,
         holder: Holder,
-    ) -> Result<(), RecordError> {
+    ) -> Result<SigningKeyRow, RecordError> {
         let role = match &holder {
             Holder::Seal => KeyRole::Seal,
             Holder::Agent(_) => KeyRole::Agent,
@@ -131,7 +255,8 @@ impl Recorder {
             added_index: entry.index,
             revoked_index: None,
         };
-        Ok(store::signing_keys::insert(tx, &tenant.tenant, &row).await?)
+        store::signing_keys::insert(tx, &tenant.tenant, &row).await?;
+        Ok(row)
     }
 
     /// Enters into the ledger that a key ends, and returns at which index.

@@ -5,8 +5,8 @@ use super::{StoreError, Tx, hash, signed, unsigned};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use onrecord_core::digest::Hash;
 use onrecord_core::id::RunId;
-use sqlx::Row as _;
-use std::collections::HashMap;
+use sqlx::{PgConnection, Row as _};
+use std::collections::{HashMap, HashSet};
 
 /// A payload with its frame.
 #[derive(Clone, Copy)]
@@ -21,7 +21,7 @@ pub(crate) struct NewPayload<'a> {
     pub(crate) ciphertext: &'a [u8],
 }
 
-/// What opens a payload, without the payload.
+/// What opens a payload, without the payload. Where the agent kept it, there is no key.
 pub(crate) struct PayloadKey {
     pub(crate) commit: Hash,
     pub(crate) seq: u64,
@@ -34,6 +34,25 @@ pub(crate) struct StoredPayload {
     pub(crate) key: PayloadKey,
     pub(crate) media: String,
     pub(crate) ciphertext: Vec<u8>,
+}
+
+/// Which of some commitments a run has.
+pub(crate) async fn known(
+    connection: &mut PgConnection,
+    run: &RunId,
+    commits: &[Hash],
+) -> Result<HashSet<Hash>, StoreError> {
+    let commits: Vec<&[u8]> = commits.iter().map(|commit| &commit.0[..]).collect();
+    let found: Vec<Vec<u8>> =
+        sqlx::query_scalar("select commit from payloads where run = $1 and commit = any($2)")
+            .bind(Uuid::from(run))
+            .bind(commits)
+            .fetch_all(connection)
+            .await?;
+    found
+        .iter()
+        .map(|commit| hash(commit, "payloads", "commit"))
+        .collect()
 }
 
 /// The keys of the payloads of some frames, each frame's in the order of its payloads.
@@ -90,7 +109,7 @@ fn read_stored(row: &sqlx::postgres::PgRow) -> Result<StoredPayload, StoreError>
     })
 }
 
-/// Payloads of the frames below a size, after a commitment, in the order of their commitments: at most
+/// Payloads that the store has, of the frames below a size, after a commitment, in the order of their commitments: at most
 /// `count` of them, and as many as have `bytes` bytes together, and one that goes beyond.
 pub(crate) async fn page(
     tx: &mut Tx,
@@ -109,7 +128,7 @@ pub(crate) async fn page(
     let rows = sqlx::query(
         "select commit, seq, tier, wrapped_dek, media, ciphertext from (
            select *, sum(size) over (order by commit rows unbounded preceding) - size as before from (
-             select * from payloads where run = $1 and commit > $2 and seq + 0 < $3 order by commit limit $4
+             select * from payloads where run = $1 and commit > $2 and seq + 0 < $3 and wrapped_dek <> '' order by commit limit $4
            ) as next
          ) as sized where before < $5 order by commit",
     )

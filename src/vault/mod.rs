@@ -149,8 +149,8 @@ pub struct SealedPayload {
     pub ciphertext: Vec<u8>,
     /// The payload's key under the run's.
     pub wrapped_dek: Vec<u8>,
-    /// For the fingerprint of the request.
-    dek: Key,
+    /// For the fingerprint of the request; `None` where the agent kept the payload, and its key.
+    dek: Option<Key>,
 }
 
 /// A payload as it is disclosed.
@@ -333,6 +333,20 @@ impl TenantKeys {
     }
 }
 
+impl SealedPayload {
+    /// What is stored of a payload that the agent kept: its commitment, so that it is in no other place of the run, and
+    /// nothing that could be opened.
+    pub fn kept(commit: Hash, size: u64) -> Self {
+        Self {
+            commit,
+            size,
+            ciphertext: Vec::new(),
+            wrapped_dek: Vec::new(),
+            dek: None,
+        }
+    }
+}
+
 impl RunKeys {
     fn key(&self, tier: i16) -> Result<&Key, VaultError> {
         self.keys.get(&tier).ok_or(VaultError::Key)
@@ -354,6 +368,17 @@ impl RunKeys {
         plaintext: Vec<u8>,
     ) -> Result<SealedPayload, VaultError> {
         let dek = Zeroizing::new(random::bytes::<32>()?);
+        self.seal_under(dek, tier, media, plaintext)
+    }
+
+    /// The same under a key that the agent made, which thereby made the commitment too.
+    pub fn seal_under(
+        &self,
+        dek: Zeroizing<[u8; 32]>,
+        tier: i16,
+        media: &str,
+        plaintext: Vec<u8>,
+    ) -> Result<SealedPayload, VaultError> {
         let (commit, ciphertext) = cipher::seal_payload(&dek, &self.place(media), plaintext)?;
         let wrapped_dek = cipher::wrap(self.key(tier)?, &dek_label(&self.run, &commit), &dek[..])?;
         Ok(SealedPayload {
@@ -361,7 +386,7 @@ impl RunKeys {
             size: ciphertext.len() as u64 - 16,
             ciphertext,
             wrapped_dek,
-            dek,
+            dek: Some(dek),
         })
     }
 
@@ -404,7 +429,7 @@ impl RunKeys {
     ) -> Result<[u8; 16], VaultError> {
         let deks: Vec<Key> = payloads
             .into_iter()
-            .map(|payload| payload.dek.clone())
+            .filter_map(|payload| payload.dek.clone())
             .collect();
         self.mac(&deks, request)
     }

@@ -26,6 +26,8 @@ mod pages;
 mod running;
 #[path = "../shared/mod.rs"]
 mod shared;
+mod signed_frames;
+mod signing_agent;
 mod signing_keys;
 mod story;
 mod stream;
