@@ -3,6 +3,7 @@
 //! Exit codes: `EXIT_CODES`, which `--help` prints, and for people `docs/cli.md`.
 
 pub mod bench;
+pub mod commit;
 pub mod completions;
 pub mod demo;
 pub mod doctor;
@@ -91,6 +92,8 @@ enum Command {
     Trust(WithServer<trust::TrustArgs>),
     /// Check a bundle, a turn proof or a ledger, offline
     Verify(verify::VerifyArgs),
+    /// Commit to a payload that you keep, offline
+    Commit(commit::CommitArgs),
     /// Make, list and revoke API tokens
     Token(WithServer<token::TokenArgs>),
     /// List the keys that sign for the tenant, and rotate its seal key
@@ -217,6 +220,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             trust::run(args, client).await?;
         }
         Command::Verify(args) => return Ok(verify::run(args)),
+        Command::Commit(args) => commit::run(args)?,
         Command::Token(args) => {
             let (args, client) = args.client()?;
             token::run(args, client).await?;

@@ -12,6 +12,7 @@ mod frame_stream;
 mod health;
 mod list_runs;
 mod open_run;
+mod presentation;
 pub mod problem;
 mod read_frames;
 mod read_run;
@@ -126,6 +127,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(verification::prove_turn))
         .routes(routes!(verification::verify_file))
         .routes(routes!(verification::read_trust))
+        .routes(routes!(presentation::present_payload))
         .routes(routes!(tokens::create_token, tokens::list_tokens))
         .routes(routes!(tokens::read_token, tokens::revoke_token))
         .routes(routes!(tenants::create_tenant))

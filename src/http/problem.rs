@@ -441,6 +441,7 @@ impl From<RecordError> for Problem {
             RecordError::Access(error) => error.into(),
             RecordError::NoRun(_) => missing("run_not_found", "No such run"),
             RecordError::NoFrame { .. } => missing("frame_not_found", "No such frame"),
+            RecordError::NoPayload { .. } => missing("payload_not_found", "No such payload"),
             RecordError::NoTurn { .. } => missing("turn_not_found", "No such turn"),
             RecordError::Unsigned { .. } => Self::new(
                 StatusCode::FORBIDDEN,

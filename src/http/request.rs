@@ -87,6 +87,22 @@ impl FromRequestParts<App> for RunAnd {
     }
 }
 
+/// The run in the path and the commitment behind it.
+pub(crate) struct RunAndCommit(pub(crate) RunId, pub(crate) Hash);
+
+impl FromRequestParts<App> for RunAndCommit {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let RunPath(run) = RunPath::from_request_parts(parts, app).await?;
+        let path = path(parts, app).await?;
+        let commit = path.last().and_then(|(_, commit)| commit.parse().ok());
+        commit
+            .map(|commit| Self(run, commit))
+            .ok_or_else(|| Problem::parameter("commit", "64 lower-case hex digits"))
+    }
+}
+
 /// The head that `If-Match` names; `*` and no header name none.
 pub(crate) fn if_match(headers: &HeaderMap) -> Result<Option<Hash>, Problem> {
     let Some(value) = headers.get(header::IF_MATCH) else {

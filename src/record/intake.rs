@@ -426,20 +426,9 @@ fn payload(at: &str, raw: &[u8]) -> Result<PayloadRequest, IntakeError> {
             "json" | "text" | "base64" if content.is_some() => {
                 return Err(shape(&here, "one of json, text and base64, not two"));
             }
-            "json" => content = Some((json_payload(&here, member.raw)?, JSON, here)),
-            "text" => {
-                content = Some((
-                    text(&here, member.raw)?.into_bytes(),
-                    "text/plain; charset=utf-8",
-                    here,
-                ))
-            }
-            "base64" => {
-                content = Some((
-                    base64_payload(&here, member.raw)?,
-                    "application/octet-stream",
-                    here,
-                ))
+            "json" | "text" | "base64" => {
+                let read = self::content(&here, member)?;
+                content = read.map(|(bytes, media)| (bytes, media, here));
             }
             other if own.read(other, &here, member.raw)? => {}
             _ => return Err(unknown(&here, &member.name)),
@@ -450,11 +439,7 @@ fn payload(at: &str, raw: &[u8]) -> Result<PayloadRequest, IntakeError> {
     let content = content.or_else(|| is_kept.then(|| (Vec::new(), "", String::new())));
     let name = name.ok_or_else(|| missing(at, "name"))?;
     frame::check_name(&name).map_err(|detail| shape(&format!("{at}/name"), &detail))?;
-    let (bytes, default_media, here) =
-        content.ok_or_else(|| missing(at, "json, text or base64"))?;
-    if bytes.len() > limits::PAYLOAD_BYTES {
-        return Err(too_large(&here, bytes.len()));
-    }
+    let (bytes, default_media, _) = content.ok_or_else(|| missing(at, "json, text or base64"))?;
     let media = media.unwrap_or_else(|| default_media.to_owned());
     frame::check_media(&media).map_err(|detail| shape(&format!("{at}/media"), &detail))?;
     if tier > 3 {
@@ -473,6 +458,35 @@ fn payload(at: &str, raw: &[u8]) -> Result<PayloadRequest, IntakeError> {
         shape,
         marks: Vec::new(),
     })
+}
+
+/// The bytes of a payload from the member that has them, and its media type unless it says another; `None` where the
+/// member is another.
+pub(super) fn content(
+    here: &str,
+    member: &Member<'_>,
+) -> Result<Option<(Vec<u8>, &'static str)>, IntakeError> {
+    let raw = member.raw;
+    let (bytes, media) = match member.name.as_str() {
+        "json" => (json_payload(here, raw)?, JSON),
+        "text" => (text(here, raw)?.into_bytes(), "text/plain; charset=utf-8"),
+        "base64" => (base64_payload(here, raw)?, "application/octet-stream"),
+        _ => return Ok(None),
+    };
+    if bytes.len() > limits::PAYLOAD_BYTES {
+        return Err(too_large(here, bytes.len()));
+    }
+    Ok(Some((bytes, media)))
+}
+
+/// The members of a request's body.
+pub(super) fn request_members(bytes: &[u8]) -> Result<Vec<Member<'_>>, IntakeError> {
+    json::members(bytes, REQUEST_LIMITS).map_err(|error| json_error("", &error))
+}
+
+/// The pointer to a member.
+pub(super) fn pointer(at: &str, name: &str) -> String {
+    format!("{at}/{}", pointer_token(name))
 }
 
 fn too_large(at: &str, bytes: usize) -> IntakeError {
@@ -571,7 +585,7 @@ fn missing(at: &str, name: &str) -> IntakeError {
     }
 }
 
-fn unknown(at: &str, name: &str) -> IntakeError {
+pub(super) fn unknown(at: &str, name: &str) -> IntakeError {
     IntakeError {
         code: IntakeCode::UnknownMember,
         pointer: at.to_owned(),

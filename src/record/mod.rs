@@ -15,6 +15,7 @@ pub mod open;
 pub mod own;
 mod place;
 mod prepare;
+pub mod present;
 mod queue;
 pub mod read;
 mod redaction;
@@ -63,6 +64,14 @@ pub enum RecordError {
         run: RunId,
         /// The place.
         seq: u64,
+    },
+    /// The run has no such payload that the store knows.
+    #[error("run {run} has no payload {commit}, or it was erased")]
+    NoPayload {
+        /// The run.
+        run: RunId,
+        /// The commitment.
+        commit: Hash,
     },
     /// No such turn in the run.
     #[error("run {run} has no turn {turn}")]

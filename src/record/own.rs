@@ -135,7 +135,8 @@ impl Members {
     }
 }
 
-fn dek(text: &str) -> Option<Dek> {
+/// A key in base64.
+pub(super) fn dek(text: &str) -> Option<Dek> {
     let bytes = Zeroizing::new(STANDARD.decode(text).ok()?);
     let key: [u8; 32] = bytes.as_slice().try_into().ok()?;
     Some(Dek(Zeroizing::new(key)))

@@ -55,6 +55,26 @@ pub(crate) async fn known(
         .collect()
 }
 
+/// The frame of a commitment, and the length after padding; also of a payload that the agent kept.
+pub(crate) async fn place(
+    tx: &mut Tx,
+    run: &RunId,
+    commit: &Hash,
+) -> Result<Option<(u64, u64)>, StoreError> {
+    let row = sqlx::query("select seq, size from payloads where run = $1 and commit = $2")
+        .bind(Uuid::from(run))
+        .bind(&commit.0[..])
+        .fetch_optional(&mut **tx)
+        .await?;
+    row.map(|row| {
+        Ok((
+            unsigned(row.try_get("seq")?, "payloads", "seq")?,
+            unsigned(row.try_get("size")?, "payloads", "size")?,
+        ))
+    })
+    .transpose()
+}
+
 /// The keys of the payloads of some frames, each frame's in the order of its payloads.
 pub(crate) async fn keys_of_frames(
     tx: &mut Tx,

@@ -6,12 +6,14 @@
 //! alone opens nothing, and destroying a key makes everything below it unreadable.
 
 mod cipher;
+mod commitment;
 mod files;
 pub(crate) mod random;
 mod seal_keys;
 mod signer;
 mod survey;
 
+pub use commitment::{Commitment, commit_to, salt_of};
 pub use signer::{LedgerKey, PublicKey, SealKey};
 pub use survey::TenantFolder;
 

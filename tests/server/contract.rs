@@ -93,6 +93,7 @@ async fn every_documented_address_is_there_and_wants_a_token() {
             .replace("{run}", "01K7Q4Z8V2N5R3T6Y9B1C0D4E8")
             .replace("{seq}", "0")
             .replace("{turn}", "1")
+            .replace("{commit}", &"0".repeat(64))
             .replace("{id}", "aaaaaaaaaaaa");
         assert!(!filled.contains('{'), "{path}");
         let method = method.to_uppercase().parse().unwrap();

@@ -20,6 +20,7 @@ mod hang_up;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod idempotency;
+mod kept;
 mod log;
 mod migration;
 mod pages;
