@@ -13,10 +13,10 @@ use sha2::{Digest as _, Sha256};
 use std::hint::black_box;
 
 fn bundle(criterion: &mut Criterion) {
-    let keys = sample::keys();
+    let key = sample::seal_key();
     let (chain, lines) = sample::lines(10_000);
-    let seal = sample::sealed(&chain, &keys);
-    let write = || sample::Bundle::of(&chain, black_box(&lines), &seal, &keys).bytes;
+    let seal = sample::sealed(&chain, &key);
+    let write = || sample::Bundle::of(&chain, black_box(&lines), &seal, &key).bytes;
     let bytes = write();
     let mut group = criterion.benchmark_group("export");
     group

@@ -12,11 +12,11 @@ use sha2::{Digest as _, Sha256};
 use std::hint::black_box;
 
 fn seal(criterion: &mut Criterion) {
-    let keys = sample::keys();
+    let key = sample::seal_key();
     let (chain, lines) = sample::lines(1);
-    let envelope = sample::sealed(&chain, &keys);
-    let bundle = sample::Bundle::of(&chain, &lines, &envelope, &keys).bytes;
-    let options = sample::options(&keys);
+    let envelope = sample::sealed(&chain, &key);
+    let bundle = sample::Bundle::of(&chain, &lines, &envelope, &key).bytes;
+    let options = sample::options(&key);
     assert_eq!(verify(&bundle[..], &options).verdict.code, Code::Verified);
     let mut group = criterion.benchmark_group("seal");
     group.throughput(Throughput::Elements(1));
@@ -26,7 +26,7 @@ fn seal(criterion: &mut Criterion) {
     });
     // The vault verifies what it signed before it hands it out.
     group.bench_function("sign a run-seal", |bench| {
-        bench.iter(|| sample::sealed(black_box(&chain), &keys));
+        bench.iter(|| sample::sealed(black_box(&chain), &key));
     });
     group.bench_function("read a run-seal, without its signature", |bench| {
         bench.iter(|| Signed::parse(black_box(&envelope)).unwrap());

@@ -12,11 +12,11 @@ use sha2::{Digest as _, Sha256};
 use std::hint::black_box;
 
 fn bundle(criterion: &mut Criterion) {
-    let keys = sample::keys();
+    let key = sample::seal_key();
     let (chain, lines) = sample::lines(10_000);
-    let seal = sample::sealed(&chain, &keys);
-    let bytes = sample::Bundle::of(&chain, &lines, &seal, &keys).bytes;
-    let options = sample::options(&keys);
+    let seal = sample::sealed(&chain, &key);
+    let bytes = sample::Bundle::of(&chain, &lines, &seal, &key).bytes;
+    let options = sample::options(&key);
     assert_eq!(verify(&bytes[..], &options).verdict.code, Code::Verified);
     let mut group = criterion.benchmark_group("verify");
     group

@@ -120,6 +120,7 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
     // Rather no server than one that finds out at the first frame that keys are lost.
     recorder.ready().await?;
     recorder.check_keys().await?;
+    recorder.finish_rotations().await?;
     let token = match first_token(&recorder, config).await? {
         Some(token) => {
             let path = config.data_dir.join(TOKEN_FILE);

@@ -6,8 +6,7 @@
 )]
 #![allow(clippy::unwrap_used, reason = "a bench may stop where it stands")]
 
-use onrecord::export::verification::trust_file;
-use onrecord::vault::{RootSource, TenantKeys, Vault};
+use onrecord::vault::{RootSource, SealKey, TenantKeys, Vault};
 use onrecord_core::bundle::{Member, header, manifest_line, padding};
 use onrecord_core::chain::Chain;
 use onrecord_core::digest::Hash;
@@ -86,6 +85,7 @@ pub fn draft(number: u64, withheld: bool) -> Draft {
             seq: Some(0),
         }],
         trace: None,
+        submitted: None,
     }
 }
 
@@ -100,6 +100,7 @@ fn bare(kind: Kind, turn: Option<u64>, body: String) -> Draft {
         payloads: Vec::new(),
         links: Vec::new(),
         trace: None,
+        submitted: None,
     }
 }
 
@@ -130,13 +131,27 @@ pub fn lines(calls: u64) -> (Chain, Vec<Vec<u8>>) {
 /// The keys of a tenant in a vault of their own.
 pub fn keys() -> Arc<TenantKeys> {
     let folder = tempfile::tempdir().unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    waited(async {
         let vault = Vault::open(&folder.path().join("keys"), &RootSource::File(None), true).await;
         let keys = vault.unwrap().create_tenant(&tenant(), &origin()).await;
         keys.unwrap()
+    })
+}
+
+fn waited<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.unwrap().block_on(work)
+}
+
+/// A seal key of a tenant in a vault of its own.
+pub fn seal_key() -> Arc<SealKey> {
+    let folder = tempfile::tempdir().unwrap();
+    waited(async {
+        let vault = Vault::open(&folder.path().join("keys"), &RootSource::File(None), true).await;
+        let vault = vault.unwrap();
+        vault.create_tenant(&tenant(), &origin()).await.unwrap();
+        let keyid = vault.new_seal_key(&tenant()).await.unwrap().keyid;
+        vault.seal_key(&tenant(), &keyid).await.unwrap()
     })
 }
 
@@ -145,10 +160,8 @@ pub fn origin() -> Origin {
 }
 
 /// Trusts the tenant's seal key, and no log.
-pub fn options(keys: &TenantKeys) -> Options {
-    let file = trust_file(&tenant(), &origin(), keys);
-    let lines = file.lines().filter(|line| !line.starts_with("log "));
-    let text = lines.map(|line| format!("{line}\n")).collect::<String>();
+pub fn options(key: &SealKey) -> Options {
+    let text = format!("seal-key {} {} {ORIGIN}\n", key.public().spki, tenant());
     Options {
         trust: Some(Trust::parse(&text).unwrap()),
         ..Options::default()
@@ -182,9 +195,9 @@ pub fn seal(chain: &Chain) -> Predicate {
     })
 }
 
-pub fn sealed(chain: &Chain, keys: &TenantKeys) -> Vec<u8> {
+pub fn sealed(chain: &Chain, key: &SealKey) -> Vec<u8> {
     let subject = Some((FRAMES_SUBJECT, chain.file_digest()));
-    keys.seal().sign(&tenant(), &seal(chain), subject).unwrap()
+    key.sign(&tenant(), &seal(chain), subject).unwrap()
 }
 
 /// A bundle in memory, made as the exporter makes it: each member hashed on its way.
@@ -195,7 +208,7 @@ pub struct Bundle {
 
 impl Bundle {
     /// Of a run without payloads.
-    pub fn of(chain: &Chain, lines: &[Vec<u8>], seal: &[u8], keys: &TenantKeys) -> Self {
+    pub fn of(chain: &Chain, lines: &[Vec<u8>], seal: &[u8], key: &SealKey) -> Self {
         let mut bundle = Self {
             bytes: Vec::with_capacity(chain.file_bytes() as usize + 65_536),
             manifest: String::new(),
@@ -217,7 +230,7 @@ impl Bundle {
             run: run(),
         });
         let subject = Some((MANIFEST_SUBJECT, Hash::of(&[manifest.as_bytes()])));
-        let export = keys.seal().sign(&tenant(), &export, subject).unwrap();
+        let export = key.sign(&tenant(), &export, subject).unwrap();
         bundle.member(&Member::Export, [&export[..]]);
         bundle.bytes.extend_from_slice(&[0; 1_024]);
         bundle

@@ -1,7 +1,10 @@
 //! Who may do what: tokens, roles, and the actor that a token may speak for.
 
+mod agents;
 mod tokens;
 
+pub(crate) use agents::Agents;
+pub use agents::{AgentKey, AgentKeys};
 pub use tokens::{LOOK_HOLDS, Tokens};
 
 use crate::store::tokens::NewTokenRow;

@@ -3,6 +3,7 @@
 //! Exit codes: `EXIT_CODES`, which `--help` prints, and for people `docs/cli.md`.
 
 pub mod bench;
+pub mod commit;
 pub mod completions;
 pub mod demo;
 pub mod doctor;
@@ -22,6 +23,7 @@ pub mod scan;
 pub mod seal;
 pub mod serve;
 pub mod show;
+pub mod signing_keys;
 pub mod tail;
 mod temporary;
 pub mod tenant;
@@ -101,8 +103,12 @@ enum Command {
     Trust(WithServer<trust::TrustArgs>),
     /// Check a bundle, a turn proof or a ledger, offline
     Verify(verify::VerifyArgs),
+    /// Commit to a payload that you keep, offline
+    Commit(commit::CommitArgs),
     /// Make, list and revoke API tokens
     Token(WithServer<token::TokenArgs>),
+    /// List the keys that sign for the tenant, and rotate its seal key
+    SigningKeys(WithServer<signing_keys::SigningKeysArgs>),
     /// Make a tenant with keys and a ledger of its own
     Tenant(WithServer<tenant::TenantArgs>),
     /// Show and renew what the keys of runs are under
@@ -239,9 +245,14 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             trust::run(args, client).await?;
         }
         Command::Verify(args) => return Ok(verify::run(args)),
+        Command::Commit(args) => commit::run(args)?,
         Command::Token(args) => {
             let (args, client) = args.client()?;
             token::run(args, client).await?;
+        }
+        Command::SigningKeys(args) => {
+            let (args, client) = args.client()?;
+            signing_keys::run(args, client).await?;
         }
         Command::Tenant(args) => {
             let (args, client) = args.client()?;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 // The flag goes through to the verifier; the text is for the manual page.
 #[command(disable_help_flag = true, after_help = onrecord_verify::cli::HELP)]
 pub struct VerifyArgs {
-    /// `[--trust FILE] [--full] [--ledger FILE] [--receipts FILE] [--json] FILE`; see --help
+    /// `[--trust FILE] [--full] [--ledger FILE] [--receipts FILE] [--present FILE] [--json] FILE`; see --help
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,

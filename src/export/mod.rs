@@ -21,15 +21,17 @@ pub use withhold::Withhold;
 use crate::access::Caller;
 use crate::ledger::{self, Erasures};
 use crate::record::{RecordError, Recorder};
+use crate::store::signing_keys::SigningKeyRow;
 use crate::store::{self, Store, StoreError, Tx};
-use crate::vault::{RunKeys, TenantKeys, VaultError};
+use crate::vault::{PublicKey, RunKeys, SealKey, TenantKeys, VaultError};
 use bytes::Bytes;
 use onrecord_core::bundle::{LedgerLine, Member};
 use onrecord_core::digest::Hash;
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::json;
 use onrecord_core::note::VerifierKey;
-use onrecord_core::statement::{Export, ExportCounts, MANIFEST_SUBJECT, Predicate};
+use onrecord_core::statement::{Export, ExportCounts, MANIFEST_SUBJECT, Predicate, Signed};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use store::frames::Stretch;
 use store::runs::RunRow;
@@ -106,39 +108,18 @@ impl Recorder {
         let (sink, pieces) = mpsc::channel(WAITING_PIECES);
         let source = self
             .detached(async move {
-                let keys = recorder.keys(&caller.tenant).await?;
                 // Before the first byte leaves, and before what the ledger says is read: the bundle has the entry.
                 if request.on_ledger && !request.withhold.is_all() {
                     let purpose = &request.purpose;
                     recorder.log_access(&caller, &run, purpose, None).await?;
                 }
-                let mut tx = recorder.store.snapshot(&caller.tenant).await?;
-                let row = store::runs::find(&mut tx, &run)
-                    .await?
-                    .ok_or(RecordError::NoRun(run))?;
-                let run_keys = recorder.read_run_keys(&caller.tenant, &row.run).await?;
-                let seal = match &row.sealed {
-                    Some(sealed) => {
-                        Some(store::ledger::entry(&mut tx, &caller.tenant, sealed.index).await?)
+                match Source::read(&recorder, &caller, &run, &request).await {
+                    // The seal key was rotated at this moment, and its secret destroyed: a later look finds the next.
+                    Err(RecordError::Vault(VaultError::NoSealKey { .. })) => {
+                        Source::read(&recorder, &caller, &run, &request).await
                     }
-                    None => None,
-                };
-                let ledger = ledger_lines(&mut tx, &row).await?;
-                let erasures = Erasures::of(&mut tx, &row.tenant, &row.run).await?;
-                tx.commit().await.map_err(StoreError::from)?;
-                let frames = frames::pages(&recorder.store, &row).await?;
-                Ok(Source {
-                    store: recorder.store.clone(),
-                    caller,
-                    keys,
-                    run_keys,
-                    row,
-                    seal,
-                    ledger,
-                    erasures,
-                    frames,
-                    request,
-                })
+                    source => source,
+                }
             })
             .await?;
         let source = Arc::new(source);
@@ -167,6 +148,10 @@ struct Source {
     row: RunRow,
     /// The envelope of its seal.
     seal: Option<Vec<u8>>,
+    /// What signs the export: the seal key in force at the moment of the rest.
+    signer: Arc<SealKey>,
+    /// All keys that ever signed for the tenant.
+    signing_keys: Vec<SigningKeyRow>,
     /// What the ledger says of it: few lines, however long the run is.
     ledger: Vec<u8>,
     /// Which of its payloads are erased.
@@ -177,6 +162,47 @@ struct Source {
 }
 
 impl Source {
+    /// Reads at one moment what may change.
+    async fn read(
+        recorder: &Recorder,
+        caller: &Caller,
+        run: &RunId,
+        request: &ExportRequest,
+    ) -> Result<Self, RecordError> {
+        let keys = recorder.keys(&caller.tenant).await?;
+        let mut tx = recorder.store.snapshot(&caller.tenant).await?;
+        let row = store::runs::find(&mut tx, run)
+            .await?
+            .ok_or_else(|| RecordError::NoRun(run.clone()))?;
+        let run_keys = recorder.read_run_keys(&caller.tenant, &row.run).await?;
+        let seal = match &row.sealed {
+            Some(sealed) => {
+                Some(store::ledger::entry(&mut tx, &caller.tenant, sealed.index).await?)
+            }
+            None => None,
+        };
+        let signer = recorder.seal_key(&mut tx, &caller.tenant).await?;
+        let signing_keys = store::signing_keys::all(&mut tx, &caller.tenant).await?;
+        let ledger = ledger_lines(&mut tx, &row).await?;
+        let erasures = Erasures::of(&mut tx, &row.tenant, &row.run).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        let frames = frames::pages(&recorder.store, &row).await?;
+        Ok(Self {
+            store: recorder.store.clone(),
+            caller: caller.clone(),
+            keys,
+            run_keys,
+            row,
+            seal,
+            signer,
+            signing_keys,
+            ledger,
+            erasures,
+            frames,
+            request: request.clone(),
+        })
+    }
+
     async fn write(
         self: Arc<Self>,
         sink: mpsc::Sender<Result<Bytes, ExportError>>,
@@ -211,10 +237,19 @@ impl Source {
     }
 
     async fn write_keys(&self, writer: &mut Writer) -> Result<(), ExportError> {
-        let public = self.keys.seal().public();
-        writer
-            .whole(&Member::KeyPem(public.keyid), public.pem.as_bytes())
-            .await?;
+        let used = self.signers();
+        let mut used: Vec<&SigningKeyRow> = self
+            .signing_keys
+            .iter()
+            .filter(|key| used.contains(&key.keyid))
+            .collect();
+        used.sort_by_key(|key| key.keyid);
+        for key in used {
+            let pem = PublicKey::from_spki(&key.spki)?.pem;
+            writer
+                .whole(&Member::KeyPem(key.keyid), pem.as_bytes())
+                .await?;
+        }
         let verifier: &VerifierKey = self.keys.ledger().verifier();
         let text = format!("{verifier}\n");
         writer
@@ -223,6 +258,21 @@ impl Source {
                 text.as_bytes(),
             )
             .await
+    }
+
+    /// The key ids that sign something in the bundle: its seal, lines of the ledger, the export statement.
+    fn signers(&self) -> BTreeSet<Hash> {
+        let lines = self.ledger.split(|byte| *byte == b'\n');
+        let lines = lines.filter_map(|line| json::typed::<LedgerLine>(line).ok());
+        let entries = lines
+            .map(|line| line.entry.into_bytes())
+            .chain(self.seal.clone());
+        // An envelope that cannot be read is the verifier's to name.
+        let signed = entries.filter_map(|envelope| Signed::parse(&envelope).ok());
+        signed
+            .map(|signed| signed.keyid)
+            .chain([self.signer.public().keyid])
+            .collect()
     }
 
     async fn export_statement(
@@ -238,7 +288,7 @@ impl Source {
             purpose: self.request.purpose.clone(),
             run: self.row.run.clone(),
         };
-        Ok(self.keys.seal().sign(
+        Ok(self.signer.sign(
             self.tenant(),
             &Predicate::Export(export),
             Some((MANIFEST_SUBJECT, manifest)),

@@ -4,7 +4,7 @@ use crate::access::{Caller, READERS};
 use crate::ledger::{self, Erasures};
 use crate::record::{RecordError, Recorder, commit, offload};
 use crate::store::{self, Tx};
-use crate::vault::TenantKeys;
+use crate::vault::{TenantKeys, Vault};
 use onrecord_core::digest::Hash;
 use onrecord_core::frame::{Frame, PayloadRef};
 use onrecord_core::id::RunId;
@@ -69,7 +69,11 @@ impl Recorder {
         let covering =
             |seq, tier: i16| erasures.covering(seq, u8::try_from(tier).unwrap_or(u8::MAX), &hash);
         let stored = match stored {
-            Some(stored) if covering(stored.key.seq, stored.key.tier).is_none() => stored,
+            Some(stored)
+                if !stored.key.kept && covering(stored.key.seq, stored.key.tier).is_none() =>
+            {
+                stored
+            }
             _ => return Err(absent(&mut tx, &erasures, run, hash).await?),
         };
         let opened = offload(stored.ciphertext.len(), || {
@@ -84,7 +88,7 @@ impl Recorder {
         });
         let opened = opened.map_err(|_| store::contradiction("payloads", "ciphertext", hash))?;
         let access = access(caller, run, purpose, Some(vec![hash]));
-        let index = append(&mut tx, &mut tenant, &keys, access).await?;
+        let index = append(&mut tx, &mut tenant, (&self.vault, &keys), access).await?;
         // A crash before this line leaves no entry, and nobody who has read; after it an entry of a reading that was
         // perhaps not received.
         commit(tx).await?;
@@ -116,7 +120,7 @@ impl Recorder {
         }
         let commits = commits.filter(|commits| commits.len() <= LISTED);
         let access = access(caller, run, purpose, commits);
-        let index = append(&mut tx, &mut tenant, &keys, access).await?;
+        let index = append(&mut tx, &mut tenant, (&self.vault, &keys), access).await?;
         commit(tx).await?;
         Ok(index)
     }
@@ -140,14 +144,14 @@ fn access(caller: &Caller, run: &RunId, purpose: &str, commits: Option<Vec<Hash>
 async fn append(
     tx: &mut Tx,
     tenant: &mut store::tenants::LockedTenant,
-    keys: &TenantKeys,
+    (vault, keys): (&Vault, &TenantKeys),
     access: Access,
 ) -> Result<u64, RecordError> {
     let access = Access {
         at: ledger::next_time(tenant)?,
         ..access
     };
-    let entry = ledger::append(tx, tenant, keys, &Predicate::Access(access), None).await?;
+    let entry = ledger::append(tx, tenant, vault, &Predicate::Access(access), None).await?;
     ledger::checkpoint(tx, tenant, keys).await?;
     Ok(entry.index)
 }

@@ -3,9 +3,11 @@
 use super::{ExportError, ExportRequest, Pieces, Withhold};
 use crate::access::Caller;
 use crate::record::{RecordError, Recorder};
-use crate::vault::TenantKeys;
+use crate::store::signing_keys::{Holder, SigningKeyRow};
+use crate::store::{self, StoreError};
 use bytes::Bytes;
 use onrecord_core::id::{Origin, TenantId};
+use onrecord_core::note::VerifierKey;
 use onrecord_verify::{Options, Report, Trust};
 use std::io::{self, Read};
 use tokio::sync::mpsc;
@@ -41,16 +43,30 @@ impl<E: ToString> Read for ChannelReader<E> {
     }
 }
 
-/// The trust file for the keys of a tenant: what an auditor pins.
-pub fn trust_file(tenant: &TenantId, origin: &Origin, keys: &TenantKeys) -> String {
-    let (verifier, seal) = (keys.ledger().verifier(), keys.seal().public());
-    format!(
+/// The trust file for the keys of a tenant: what an auditor pins. It names every key that ever signed, so that what was
+/// sealed with one that is revoked verifies for ever; what would be signed with it later does not.
+fn trust_file(
+    tenant: &TenantId,
+    origin: &Origin,
+    verifier: &VerifierKey,
+    keys: &[SigningKeyRow],
+) -> String {
+    let mut text = format!(
         "# Trust file of tenant {tenant}: pin it from a channel that you trust, not from a bundle.\n\
          log {verifier}\n\
-         quorum none\n\
-         seal-key {} {tenant} {origin}\n",
-        seal.spki
-    )
+         quorum none\n"
+    );
+    for key in keys {
+        text.push_str(&match (&key.holder, key.revoked_index) {
+            (Holder::Seal, None) => format!("seal-key {} {tenant} {origin}\n", key.spki),
+            (Holder::Seal, Some(until)) => {
+                format!("seal-key {} {tenant} {origin} until {until}\n", key.spki)
+            }
+            // Its frames from before its end were signed, and have to be signed for ever.
+            (Holder::Agent(actor), _) => format!("agent-key {} {actor}\n", key.spki),
+        });
+    }
+    text
 }
 
 impl Recorder {
@@ -64,7 +80,11 @@ impl Recorder {
                 .origin(&caller.tenant)
                 .await?
                 .ok_or_else(|| RecordError::NoTenant(caller.tenant.clone()))?;
-            Ok(trust_file(&caller.tenant, &origin, &keys))
+            let mut tx = recorder.store().snapshot(&caller.tenant).await?;
+            let signing_keys = store::signing_keys::all(&mut tx, &caller.tenant).await?;
+            tx.commit().await.map_err(StoreError::from)?;
+            let verifier = keys.ledger().verifier();
+            Ok(trust_file(&caller.tenant, &origin, verifier, &signing_keys))
         })
         .await
     }

@@ -1,6 +1,7 @@
 //! The wire: one endpoint a file. Handlers translate between requests and rooms; [`problem`] alone
 //! knows status codes.
 
+mod agent_keys;
 mod append_frames;
 pub mod body;
 mod encoding;
@@ -13,6 +14,7 @@ mod health;
 mod holds;
 mod list_runs;
 mod open_run;
+mod presentation;
 pub mod problem;
 mod read_frames;
 mod read_payload;
@@ -23,6 +25,7 @@ mod rotations;
 mod schema;
 mod seal_run;
 mod serve;
+mod signing_keys;
 mod tenants;
 mod tokens;
 mod verification;
@@ -143,6 +146,11 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(tokens::read_token, tokens::revoke_token))
         .routes(routes!(tenants::create_tenant))
         .routes(routes!(rotations::rotate, rotations::read_rotations))
+        .routes(routes!(presentation::present_payload))
+        .routes(routes!(signing_keys::list_signing_keys))
+        .routes(routes!(signing_keys::rotate_seal_key))
+        .routes(routes!(agent_keys::add_agent_key))
+        .routes(routes!(agent_keys::revoke_agent_key))
         .routes(routes!(health::live))
         .routes(routes!(health::ready))
 }

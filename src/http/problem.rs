@@ -38,6 +38,9 @@ pub struct Problem {
     /// The run's head, where the head that the writer saw is not it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head: Option<String>,
+    /// The next count of the key, where a signed frame has another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n: Option<u64>,
     /// Whether, and after how many seconds, to try again.
     #[serde(skip)]
     pub retry_after_s: Option<u32>,
@@ -64,6 +67,7 @@ impl Problem {
             pointer: None,
             action: action.to_owned(),
             head: None,
+            n: None,
             retry_after_s: None,
             accept_encoding: None,
         }
@@ -343,6 +347,18 @@ impl From<IntakeError> for Problem {
                 "A secret stands outside of the payloads",
                 "Move the value into a payload, where it is redacted; what is no payload can never be erased.",
             ),
+            IntakeCode::SecretInSigned => (
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "secret_in_signed_frame",
+                "A secret stands in a payload that is committed to",
+                "Take the value out before you commit to the payload and sign the frame.",
+            ),
+            IntakeCode::Commitment => (
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "commitment_false",
+                "The payload does not fit its commitment",
+                "Commit to the bytes that are stored: JSON in its canonical spelling, text as UTF-8; `onrecord commit` does it.",
+            ),
             IntakeCode::Reserved => (
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "reserved",
@@ -471,6 +487,59 @@ impl From<RecordError> for Problem {
                 "Nobody can bring it back; the run's evidence verifies without it.",
             ),
             RecordError::NoTurn { .. } => missing("turn_not_found", "No such turn"),
+            RecordError::Unsigned { .. } => Self::new(
+                StatusCode::FORBIDDEN,
+                "frame_unsigned",
+                "The agent signs its frames",
+                detail,
+                "Sign the frame with a key of the agent, or write as another actor.",
+            ),
+            RecordError::AgentKey { .. } => Self::new(
+                StatusCode::FORBIDDEN,
+                "agent_key_unknown",
+                "The key signs nothing of this agent",
+                detail,
+                "Register the key, POST /v1/agent-keys, or sign with one that counts.",
+            ),
+            RecordError::FalseSignature => Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "signature_false",
+                "The signature is false",
+                detail,
+                "Sign exactly the frame as it will stand there: docs/spec/frames.md, \"Submitted frames\".",
+            ),
+            RecordError::WrongCount { expected, .. } => {
+                let problem = conflict(
+                    "wrong_count",
+                    "The key does not count on",
+                    "Sign the frame again with the `n` of this problem, after the frames before it have their receipts.",
+                );
+                Self {
+                    n: Some(expected),
+                    ..problem
+                }
+            }
+            RecordError::CommitUsed(_) => conflict(
+                "commitment_used",
+                "The commitment is in the run already",
+                "Commit to each payload with a key of its own.",
+            ),
+            RecordError::AgentKeyTaken(_) => conflict(
+                "agent_key_taken",
+                "The key was registered before",
+                "Make a new key: one that signed for another, or that was revoked, is not taken again.",
+            ),
+            RecordError::WroteUnsigned { .. } => conflict(
+                "actor_wrote_unsigned",
+                "The actor wrote frames that it did not sign",
+                "Give the agent that signs an id of its own. With `\"unsigned_before\": true` the key is taken nevertheless, and those frames become faults under the trust file.",
+            ),
+            RecordError::NoAgentKey(_) => missing("agent_key_not_found", "No such agent's key"),
+            RecordError::KeyNotInForce { .. } => conflict(
+                "key_not_in_force",
+                "Another seal key is in force",
+                "If your rotation was answered by nobody, it was done. Look: GET /v1/keys.",
+            ),
             RecordError::Sealed(_) => conflict(
                 "run_sealed",
                 "The run is sealed",

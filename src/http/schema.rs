@@ -73,6 +73,9 @@ pub(crate) struct FrameBody {
     /// W3C trace context.
     #[schema(nullable = false)]
     trace: Option<TraceBody>,
+    /// The agent's signature. It needs `key`, `turn`, an `actor` with the same `keyid`, and payloads with commitments.
+    #[schema(nullable = false)]
+    submitted: Option<SubmittedBody>,
     /// With kind `tool_call`: its result, which becomes a `tool_result` frame that answers it.
     #[schema(nullable = false)]
     result: Option<ResultBody>,
@@ -115,9 +118,25 @@ pub(crate) struct ActorBody {
     /// 1 to 200 characters.
     #[schema(min_length = 1, max_length = 200)]
     id: String,
+    /// The key that the frame is signed with.
+    #[schema(nullable = false, pattern = "^[0-9a-f]{64}$")]
+    keyid: Option<String>,
 }
 
-/// A payload: exactly one of `json`, `text` and `base64`, of at most 16 MiB.
+/// An agent's signature on a frame.
+#[derive(ToSchema)]
+pub(crate) struct SubmittedBody {
+    /// The key, which is registered for the actor.
+    #[schema(pattern = "^[0-9a-f]{64}$")]
+    keyid: String,
+    /// 1, 2, 3 … for the key in the run.
+    #[schema(minimum = 1)]
+    n: u64,
+    /// Ed25519, 64 bytes in base64.
+    sig: String,
+}
+
+/// A payload: exactly one of `json`, `text` and `base64`, of at most 16 MiB; or none, with `kept: false`.
 #[derive(ToSchema)]
 pub(crate) struct PayloadBody {
     /// `[a-z][a-z0-9_.-]{0,63}`, unique in the frame.
@@ -142,6 +161,18 @@ pub(crate) struct PayloadBody {
     /// is on the frame.
     #[schema(nullable = false, max_items = 16)]
     subjects: Option<Vec<String>>,
+    /// The commitment that the agent made: with `dek` in a signed frame, or with `kept: false`.
+    #[schema(nullable = false, pattern = "^[0-9a-f]{64}$")]
+    commit: Option<String>,
+    /// The key that the commitment is made with, 32 bytes in base64.
+    #[schema(nullable = false)]
+    dek: Option<String>,
+    /// `false` where the agent keeps the payload and sends its commitment, `size` and `media` only.
+    #[schema(nullable = false)]
+    kept: Option<bool>,
+    /// With `kept: false`: the length after padding.
+    #[schema(nullable = false, minimum = 256)]
+    size: Option<u64>,
 }
 
 /// A link: `{rel, seq}`, `{rel, key}` or `{rel, run, hash}`.

@@ -10,7 +10,7 @@ pub(crate) use erasures::Erasures;
 use crate::store::ledger::NewEntry;
 use crate::store::tenants::LockedTenant;
 use crate::store::{self, StoreError, Tx};
-use crate::vault::{TenantKeys, VaultError};
+use crate::vault::{TenantKeys, Vault, VaultError};
 use onrecord_core::digest::{Hash, leaf_hash};
 use onrecord_core::id::TenantId;
 use onrecord_core::merkle;
@@ -63,15 +63,16 @@ pub(crate) struct Appended {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Signs a statement and appends it. The checkpoint is still to be written.
+/// Signs a statement with the seal key in force and appends it. The checkpoint is still to be written.
 pub(crate) async fn append(
     tx: &mut Tx,
     tenant: &mut LockedTenant,
-    keys: &TenantKeys,
+    vault: &Vault,
     predicate: &Predicate,
     subject: Option<(&str, Hash)>,
 ) -> Result<Appended, LedgerError> {
-    let bytes = keys.seal().sign(&tenant.tenant, predicate, subject)?;
+    let key = vault.seal_key(&tenant.tenant, &tenant.seal_key).await?;
+    let bytes = key.sign(&tenant.tenant, predicate, subject)?;
     let leaf = leaf_hash(&bytes);
     let index = tenant.ledger.size();
     let mut nodes = Vec::new();

@@ -6,10 +6,13 @@ use super::place::retried;
 pub use super::place::{Appended, Conditions};
 use super::prepare::{Prepared, prepare};
 use super::queue::{Answer, Outcome, Submission};
+use super::signed::{Signers, is_first};
 use super::{RecordError, Recorder};
-use crate::access::Caller;
+use crate::access::{AgentKeys, Caller};
 use crate::store;
-use onrecord_core::id::RunId;
+use onrecord_core::digest::Hash;
+use onrecord_core::id::{RunId, TenantId};
+use std::sync::Arc;
 use tokio::sync::oneshot;
 
 /// What a writer does where the queue is full.
@@ -35,11 +38,18 @@ impl Recorder {
         when_full: WhenFull,
     ) -> Result<Vec<Result<Appended, RecordError>>, RecordError> {
         let mut keys = self.run_keys(&caller.tenant, &run).await?;
+        let agents = self.agent_keys(&caller.tenant, &requests).await?;
+        let signers = Signers {
+            tenant: &caller.tenant,
+            run: &run,
+            keys: &agents,
+            first: self.signed_first(&caller.tenant, &run, &requests).await?,
+        };
         let mut results = Vec::with_capacity(requests.len());
         let mut frames = Vec::with_capacity(requests.len());
         for request in requests {
             results.push(
-                prepare(&caller, request, &keys, self.redaction.as_ref())
+                prepare(&caller, request, &keys, self.redaction.as_ref(), &signers)
                     .map(|prepared| frames.push(prepared)),
             );
         }
@@ -96,6 +106,47 @@ impl Recorder {
         self.run_keys(&caller.tenant, run).await.map(drop)
     }
 
+    /// The keys of the tenant's agents. Where one is not known that signs here, the database is asked: it may be new.
+    async fn agent_keys(
+        &self,
+        tenant: &TenantId,
+        requests: &[FrameRequest],
+    ) -> Result<Arc<AgentKeys>, RecordError> {
+        let is_known = |keys: &AgentKeys| {
+            let mut signed = requests.iter().filter_map(|one| one.submitted.as_ref());
+            signed.all(|one| keys.key(&one.keyid).is_some())
+        };
+        if let Some(keys) = self.agents.remembered(tenant).filter(|keys| is_known(keys)) {
+            return Ok(keys);
+        }
+        let (recorder, tenant) = (self.clone(), tenant.clone());
+        let look = async move { Ok(recorder.agents.look_up(&tenant).await?) };
+        Box::pin(self.detached(look)).await
+    }
+
+    /// The hash of frame 0, where a frame signs it along.
+    async fn signed_first(
+        &self,
+        tenant: &TenantId,
+        run: &RunId,
+        requests: &[FrameRequest],
+    ) -> Result<Option<Hash>, RecordError> {
+        if !requests.iter().any(is_first) {
+            return Ok(None);
+        }
+        let (recorder, tenant, run) = (self.clone(), tenant.clone(), run.clone());
+        let look = async move {
+            let mut tx = recorder.store.snapshot(&tenant).await?;
+            let first = store::frames::bytes(&mut tx, &run, 0).await?;
+            tx.commit().await.map_err(store::StoreError::from)?;
+            match first {
+                Some((_, hash)) => Ok(Some(hash)),
+                None => Err(RecordError::NoRun(run)),
+            }
+        };
+        Box::pin(self.detached(look)).await
+    }
+
     /// The receipt of a frame, signed where that was asked for.
     async fn receipt(
         &self,
@@ -106,8 +157,14 @@ impl Recorder {
         match outcome {
             Outcome::Durable(mut appended, chain) => {
                 if let Some(chain) = chain {
-                    let tenant_keys = self.keys(&caller.tenant).await?;
-                    appended.signed = Some(head::sign(&tenant_keys, &chain)?);
+                    let (recorder, tenant) = (self.clone(), caller.tenant.clone());
+                    let key = self.detached(async move { recorder.seal_key_now(&tenant).await });
+                    appended.signed = Some(match key.await {
+                        Ok(key) => head::sign(&key, &chain)?,
+                        // Nothing may be said of the frame that is not so: it is stored. A retry gets its receipt.
+                        Err(RecordError::Store(_)) => return Err(RecordError::Unknown),
+                        Err(error) => return Err(error),
+                    });
                 }
                 Ok(appended)
             }

@@ -14,7 +14,7 @@ use onrecord_core::chain::Chain;
 use onrecord_core::digest::Hash;
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::timestamp::Timestamp;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -223,9 +223,11 @@ pub(super) async fn place_all<'a>(
     if group.look_up {
         keys = Some(committed_keys(session, group).await?);
     }
+    // Whoever writes to the run in between moves its head, so that what is found here holds for what is written on it.
+    let commits = used_commits(session, group).await?;
     loop {
         let looked_up = keys.is_some();
-        let mut batch = Batch::new(chain.clone(), sealed, at, keys.take());
+        let mut batch = Batch::new(chain.clone(), sealed, at, keys.take(), commits.clone());
         if let Some(results) = place_each(&mut batch, group, looked_up) {
             let (chain, frames, payloads) = batch.finish();
             let tried = Tried {
@@ -262,6 +264,16 @@ fn place_each<'a>(
         results.push(of_one);
     }
     Some(results)
+}
+
+/// Which of the commitments that agents made are in the run.
+async fn used_commits(session: &mut Session, group: &Group) -> Result<HashSet<Hash>, StoreError> {
+    let frames = group.submissions.iter().flat_map(|one| &one.frames);
+    let commits: Vec<Hash> = frames.flat_map(Prepared::own_commits).copied().collect();
+    if commits.is_empty() {
+        return Ok(HashSet::new());
+    }
+    store::payloads::known(session.connection(), &group.run, &commits).await
 }
 
 /// The places of the frames that have a key which a group names.

@@ -4,7 +4,7 @@ use super::open::state_of;
 use super::{RecordError, Recorder};
 use crate::access::Caller;
 use crate::store::{self, Tx};
-use crate::vault::TenantKeys;
+use crate::vault::SealKey;
 use onrecord_core::chain::Chain;
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::statement::{FRAMES_SUBJECT, Predicate, RunHead};
@@ -28,7 +28,7 @@ impl Recorder {
         run: &RunId,
         size: Option<u64>,
     ) -> Result<String, RecordError> {
-        let keys = self.keys(tenant).await?;
+        let key = self.seal_key_now(tenant).await?;
         let mut tx = self.store.snapshot(tenant).await?;
         let row = store::runs::find(&mut tx, run)
             .await?
@@ -46,12 +46,12 @@ impl Recorder {
             chain_at(&mut tx, row.chain, size).await?
         };
         tx.commit().await.map_err(store::StoreError::from)?;
-        sign(&keys, &chain)
+        sign(&key, &chain)
     }
 }
 
 /// The signed `run-head` of a chain as it is.
-pub(super) fn sign(keys: &TenantKeys, chain: &Chain) -> Result<String, RecordError> {
+pub(super) fn sign(key: &SealKey, chain: &Chain) -> Result<String, RecordError> {
     let at = chain
         .last_at()
         .ok_or_else(|| store::contradiction("runs", "last_at", chain.run()))?;
@@ -60,7 +60,7 @@ pub(super) fn sign(keys: &TenantKeys, chain: &Chain) -> Result<String, RecordErr
         state: state_of(chain),
     });
     let subject = Some((FRAMES_SUBJECT, chain.file_digest()));
-    let envelope = keys.seal().sign(chain.tenant(), &head, subject)?;
+    let envelope = key.sign(chain.tenant(), &head, subject)?;
     Ok(String::from_utf8_lossy(&envelope).into_owned())
 }
 

@@ -1,12 +1,13 @@
 //! Intake: bytes of a request become a typed request, or a reason that says where and what to do.
 
 use super::RecordError;
+use super::own::{self, Own};
 use crate::access::is_name;
 use crate::redact::{Mark, Shape};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use onrecord_core::digest::Hash;
-use onrecord_core::frame::{self, Actor, ActorType, Kind, Link, Rel, Trace};
+use onrecord_core::frame::{self, Actor, ActorType, Kind, Link, Rel, Submitted, Trace};
 use onrecord_core::id::RunId;
 use onrecord_core::json::{self, Limits, Member};
 use onrecord_core::limits;
@@ -70,6 +71,10 @@ pub enum IntakeCode {
     Reserved,
     /// A secret in what is no payload.
     SecretInMetadata,
+    /// A secret in a payload that is committed to already.
+    SecretInSigned,
+    /// A payload that does not fit the commitment to it.
+    Commitment,
 }
 
 /// Which turn a frame is to belong to.
@@ -92,8 +97,10 @@ pub struct PayloadRequest {
     pub media: String,
     /// 0 to 3.
     pub tier: u8,
-    /// The payload: canonical JSON, text or bytes.
+    /// The payload: canonical JSON, text or bytes; empty where the agent keeps it.
     pub bytes: Vec<u8>,
+    /// The commitment to it, where the agent made it itself.
+    pub own: Option<Own>,
     /// Which of these it is.
     pub(super) shape: Shape,
     /// What was redacted in it.
@@ -134,6 +141,8 @@ pub struct FrameRequest {
     pub trace: Option<Trace>,
     /// The result of a tool call that is posted whole.
     pub result: Option<Box<FrameRequest>>,
+    /// The agent's signature.
+    pub submitted: Option<Submitted>,
 }
 
 /// Reads a request to append a frame.
@@ -176,6 +185,7 @@ fn read_frame(members: &[Member<'_>], at: &str, kind: Kind) -> Result<FrameReque
         links: Vec::new(),
         trace: None,
         result: None,
+        submitted: None,
     };
     for member in members {
         let here = format!("{at}/{}", pointer_token(&member.name));
@@ -195,6 +205,9 @@ fn read_frame(members: &[Member<'_>], at: &str, kind: Kind) -> Result<FrameReque
             "payloads" => request.payloads = payloads(&here, member.raw)?,
             "links" => request.links = links(&here, member.raw)?,
             "trace" => request.trace = Some(trace(&here, member.raw)?),
+            "submitted" if !session && at.is_empty() => {
+                request.submitted = Some(submitted(&here, member.raw)?);
+            }
             _ => return Err(unknown(&here, &member.name)),
         }
     }
@@ -279,6 +292,7 @@ fn turn(at: &str, raw: &[u8]) -> Result<TurnChoice, IntakeError> {
 #[serde(deny_unknown_fields)]
 struct ActorShape {
     id: String,
+    keyid: Option<Hash>,
     #[serde(rename = "type")]
     kind: ActorType,
 }
@@ -287,11 +301,11 @@ fn actor(at: &str, raw: &[u8]) -> Result<Actor, IntakeError> {
     let read: ActorShape = typed(
         at,
         raw,
-        "{type, id}, type one of agent, human, tool, verifier, importer",
+        "{type, id, keyid?}, type one of agent, human, tool, verifier, importer",
     )?;
     let actor = Actor {
         id: read.id,
-        keyid: None,
+        keyid: read.keyid,
         kind: read.kind,
     };
     frame::check_actor(&actor).map_err(|detail| shape(at, &detail))?;
@@ -320,6 +334,12 @@ fn trace(at: &str, raw: &[u8]) -> Result<Trace, IntakeError> {
     let trace: Trace = typed(at, raw, "{trace_id, span_id}")?;
     frame::check_trace(&trace).map_err(|detail| shape(at, &detail))?;
     Ok(trace)
+}
+
+fn submitted(at: &str, raw: &[u8]) -> Result<Submitted, IntakeError> {
+    let submitted: Submitted = typed(at, raw, "{keyid, n, sig}")?;
+    frame::check_submitted(&submitted).map_err(|detail| shape(at, &detail))?;
+    Ok(submitted)
 }
 
 #[derive(Deserialize)]
@@ -387,6 +407,13 @@ fn payloads(at: &str, raw: &[u8]) -> Result<Vec<PayloadRequest>, IntakeError> {
                 "another payload of this frame has the name",
             ));
         }
+        let own = |payload: &PayloadRequest| payload.own.as_ref().map(|own| *own.commit());
+        if own(&payload).is_some() && payloads.iter().any(|other| own(other) == own(&payload)) {
+            return Err(shape(
+                &format!("{here}/commit"),
+                "another payload of this frame has the commitment",
+            ));
+        }
         payloads.push(payload);
     }
     Ok(payloads)
@@ -396,6 +423,7 @@ fn payload(at: &str, raw: &[u8]) -> Result<PayloadRequest, IntakeError> {
     let members = json::members(raw, REQUEST_LIMITS).map_err(|error| json_error(at, &error))?;
     let (mut name, mut media, mut tier, mut content) = (None, None, 2, None);
     let mut subjects = Vec::new();
+    let mut own = own::Members::default();
     for member in &members {
         let here = format!("{at}/{}", pointer_token(&member.name));
         match member.name.as_str() {
@@ -406,31 +434,20 @@ fn payload(at: &str, raw: &[u8]) -> Result<PayloadRequest, IntakeError> {
             "json" | "text" | "base64" if content.is_some() => {
                 return Err(shape(&here, "one of json, text and base64, not two"));
             }
-            "json" => content = Some((json_payload(&here, member.raw)?, JSON, here)),
-            "text" => {
-                content = Some((
-                    text(&here, member.raw)?.into_bytes(),
-                    "text/plain; charset=utf-8",
-                    here,
-                ))
+            "json" | "text" | "base64" => {
+                let read = self::content(&here, member)?;
+                content = read.map(|(bytes, media)| (bytes, media, here));
             }
-            "base64" => {
-                content = Some((
-                    base64_payload(&here, member.raw)?,
-                    "application/octet-stream",
-                    here,
-                ))
-            }
+            other if own.read(other, &here, member.raw)? => {}
             _ => return Err(unknown(&here, &member.name)),
         }
     }
+    let own = own.finish(at, content.is_some(), media.is_some())?;
+    let is_kept = own.as_ref().is_some_and(Own::is_kept);
+    let content = content.or_else(|| is_kept.then(|| (Vec::new(), "", String::new())));
     let name = name.ok_or_else(|| missing(at, "name"))?;
     frame::check_name(&name).map_err(|detail| shape(&format!("{at}/name"), &detail))?;
-    let (bytes, default_media, here) =
-        content.ok_or_else(|| missing(at, "json, text or base64"))?;
-    if bytes.len() > limits::PAYLOAD_BYTES {
-        return Err(too_large(&here, bytes.len()));
-    }
+    let (bytes, default_media, _) = content.ok_or_else(|| missing(at, "json, text or base64"))?;
     let media = media.unwrap_or_else(|| default_media.to_owned());
     frame::check_media(&media).map_err(|detail| shape(&format!("{at}/media"), &detail))?;
     if tier > 3 {
@@ -445,6 +462,7 @@ fn payload(at: &str, raw: &[u8]) -> Result<PayloadRequest, IntakeError> {
         media,
         tier,
         bytes,
+        own,
         shape,
         marks: Vec::new(),
         subjects,
@@ -461,6 +479,35 @@ fn subjects_of(at: &str, raw: &[u8]) -> Result<Vec<String>, IntakeError> {
         ));
     }
     Ok(subjects)
+}
+
+/// The bytes of a payload from the member that has them, and its media type unless it says another; `None` where the
+/// member is another.
+pub(super) fn content(
+    here: &str,
+    member: &Member<'_>,
+) -> Result<Option<(Vec<u8>, &'static str)>, IntakeError> {
+    let raw = member.raw;
+    let (bytes, media) = match member.name.as_str() {
+        "json" => (json_payload(here, raw)?, JSON),
+        "text" => (text(here, raw)?.into_bytes(), "text/plain; charset=utf-8"),
+        "base64" => (base64_payload(here, raw)?, "application/octet-stream"),
+        _ => return Ok(None),
+    };
+    if bytes.len() > limits::PAYLOAD_BYTES {
+        return Err(too_large(here, bytes.len()));
+    }
+    Ok(Some((bytes, media)))
+}
+
+/// The members of a request's body.
+pub(super) fn request_members(bytes: &[u8]) -> Result<Vec<Member<'_>>, IntakeError> {
+    json::members(bytes, REQUEST_LIMITS).map_err(|error| json_error("", &error))
+}
+
+/// The pointer to a member.
+pub(super) fn pointer(at: &str, name: &str) -> String {
+    format!("{at}/{}", pointer_token(name))
 }
 
 fn too_large(at: &str, bytes: usize) -> IntakeError {
@@ -559,7 +606,7 @@ fn missing(at: &str, name: &str) -> IntakeError {
     }
 }
 
-fn unknown(at: &str, name: &str) -> IntakeError {
+pub(super) fn unknown(at: &str, name: &str) -> IntakeError {
     IntakeError {
         code: IntakeCode::UnknownMember,
         pointer: at.to_owned(),
@@ -587,7 +634,10 @@ impl FrameRequest {
             TurnChoice::RunLevel => field(b"run"),
             TurnChoice::Number(number) => field(&number.to_be_bytes()),
         }
-        field(&plain(&self.actor));
+        match &self.submitted {
+            None => field(&plain(&self.actor)),
+            Some(submitted) => field(&plain(&(&self.actor, submitted))),
+        }
         field(&plain(&self.occurred_at));
         field(&self.body);
         for link in &self.links {
@@ -600,7 +650,18 @@ impl FrameRequest {
         for payload in &self.payloads {
             field(payload.name.as_bytes());
             field(payload.media.as_bytes());
-            field(&[payload.tier]);
+            match &payload.own {
+                None => field(&[payload.tier]),
+                // Longer than a tier, so that it is told from one.
+                Some(own) => {
+                    let size = match own {
+                        Own::Sent { .. } => 0,
+                        Own::Kept { size, .. } => *size,
+                    };
+                    let parts = [&[payload.tier][..], &own.commit().0, &size.to_be_bytes()];
+                    field(&parts.concat());
+                }
+            }
             field(&Hash::of(&[&payload.bytes]).0);
             if !payload.subjects.is_empty() {
                 field(&plain(&payload.subjects));

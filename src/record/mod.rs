@@ -12,21 +12,26 @@ mod head;
 mod head_cache;
 pub mod intake;
 pub mod open;
+pub mod own;
 mod place;
 mod prepare;
+pub mod present;
 mod queue;
 pub mod read;
 mod redaction;
 mod rotate;
 pub mod seal;
 mod sequencer;
+mod signed;
+mod signing_keys;
 
 pub(crate) use admin::TokenRow;
 pub(crate) use open::state_of;
 pub(crate) use prepare::offload;
 pub(crate) use rotate::Rotations;
+pub(crate) use signing_keys::{NewAgentKey, SigningKeyRow, SigningKeys};
 
-use crate::access::{AccessError, Tokens};
+use crate::access::{AccessError, Agents, Tokens};
 use crate::ledger::LedgerError;
 use crate::redact::RuleSet;
 use crate::rotation::RotationError;
@@ -123,6 +128,12 @@ pub enum RecordError {
         /// The number.
         turn: u64,
     },
+    /// Another seal key is in force than the one that was to be revoked.
+    #[error("the seal key in force is {keyid}")]
+    KeyNotInForce {
+        /// The key in force.
+        keyid: Hash,
+    },
     /// The run is sealed.
     #[error("run {0} is sealed; nothing can be added")]
     Sealed(RunId),
@@ -184,6 +195,48 @@ pub enum RecordError {
         /// What it names.
         wanted: String,
     },
+    /// A key was registered before, for somebody else or until it was revoked.
+    #[error("key {0} was registered before")]
+    AgentKeyTaken(Hash),
+    /// No such key of an agent.
+    #[error("the tenant has no agent's key {0}")]
+    NoAgentKey(Hash),
+    /// Frames of the actor are there that nobody signed, and its key would make faults of them.
+    #[error("agent {actor:?} wrote frames that are not signed")]
+    WroteUnsigned {
+        /// The actor.
+        actor: String,
+    },
+    /// The actor signs its frames, and this one is not signed.
+    #[error("agent {actor:?} has a key, so that each of its frames has to be signed")]
+    Unsigned {
+        /// The actor.
+        actor: String,
+    },
+    /// No such key of that actor, or one that is revoked.
+    #[error("key {keyid} is none of agent {actor:?}, or is revoked")]
+    AgentKey {
+        /// The key.
+        keyid: Hash,
+        /// The actor.
+        actor: String,
+    },
+    /// The signature is not that of the key over this frame.
+    #[error("the signature is not that of the key over this frame")]
+    FalseSignature,
+    /// The key does not count on.
+    #[error("the next n of key {keyid} in this run is {expected}, not {found}")]
+    WrongCount {
+        /// The key.
+        keyid: Hash,
+        /// What it is next.
+        expected: u64,
+        /// What was sent.
+        found: u64,
+    },
+    /// A commitment of the agent's own is in the run already.
+    #[error("commitment {0} is that of an earlier payload of the run")]
+    CommitUsed(Hash),
     /// The frame is over 64 KiB without its payloads.
     #[error("the frame has {bytes} bytes without its payloads, a frame has at most 65536")]
     FrameTooLarge {
@@ -277,6 +330,7 @@ pub struct Shared {
     followed: follow::Followed,
     sequencer: Sequencer,
     tokens: Tokens,
+    agents: Agents,
     run_keys: Mutex<LruCache<(TenantId, RunId), Arc<RunKeys>>>,
 }
 
@@ -308,6 +362,7 @@ impl Recorder {
         Self(Arc::new(Shared {
             sequencer: Sequencer::start(&store, &followed, limits),
             tokens: Tokens::new(store.clone()),
+            agents: Agents::new(store.clone()),
             store,
             vault,
             redaction,
@@ -360,6 +415,18 @@ impl Recorder {
         self.store.ping().await?;
         for (tenant, _) in self.store.tenants().await? {
             self.keys(&tenant).await?;
+            self.seal_key_now(&tenant).await?;
+        }
+        Ok(())
+    }
+
+    /// Finishes what a crash may have cut off: rotations of seal keys whose old secret is there still.
+    ///
+    /// # Errors
+    /// The database, or a key file that cannot be read or removed.
+    pub async fn finish_rotations(&self) -> Result<(), RecordError> {
+        for (tenant, _) in self.store.tenants().await? {
+            self.destroy_revoked(&tenant).await?;
         }
         Ok(())
     }

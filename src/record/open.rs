@@ -4,11 +4,12 @@ use super::append::Appended;
 use super::intake::{FrameRequest, LinkRequest};
 use super::place::{STORE_ID, place, receipt, retried};
 use super::prepare::{Prepared, Sameness, fingerprint, redact};
-use super::{RecordError, Recorder, commit};
+use super::{RecordError, Recorder, commit, signed};
 use crate::access::{self, Caller, NewToken, TokenRequest};
 use crate::ledger;
 use crate::store;
 use crate::store::append::RunWrite;
+use crate::store::signing_keys::Holder;
 use crate::vault;
 use onrecord_core::chain::Chain;
 use onrecord_core::digest::Hash;
@@ -47,24 +48,22 @@ impl Recorder {
             .parse()
             .map_err(|_| malformed())?;
         let keys = self.vault.create_tenant(&tenant, &origin).await?;
+        let seal = self.vault.new_seal_key(&tenant).await?;
         let mut tx = self.store.begin(&tenant).await?;
-        store::tenants::insert(&mut tx, &tenant, &origin, name).await?;
+        store::tenants::insert(&mut tx, &tenant, &origin, name, &seal.keyid).await?;
         let mut locked = store::tenants::lock(&mut tx, &tenant).await?;
-        for (role, public) in [
-            (KeyRole::Seal, keys.seal().public()),
-            (KeyRole::Ledger, keys.ledger().public()),
-        ] {
-            let at = ledger::next_time(&locked)?;
-            let key = Key {
-                action: KeyAction::Added,
-                at,
-                keyid: public.keyid,
-                reason: None,
-                role,
-                spki: public.spki.clone(),
-            };
-            ledger::append(&mut tx, &mut locked, &keys, &Predicate::Key(key), None).await?;
-        }
+        self.add_key(&mut tx, &mut locked, &seal, Holder::Seal)
+            .await?;
+        let public = keys.ledger().public();
+        let key = Predicate::Key(Key {
+            action: KeyAction::Added,
+            at: ledger::next_time(&locked)?,
+            keyid: public.keyid,
+            reason: None,
+            role: KeyRole::Ledger,
+            spki: public.spki.clone(),
+        });
+        ledger::append(&mut tx, &mut locked, &self.vault, &key, None).await?;
         ledger::checkpoint(&mut tx, &locked, &keys).await?;
         let token = access::create(&mut tx, &tenant, &TokenRequest::owner()).await?;
         commit(tx).await?;
@@ -90,6 +89,7 @@ impl Recorder {
     ) -> Result<Appended, RecordError> {
         let actor = caller.speak(request.actor.take(), request.kind)?;
         request.actor = Some(actor.clone());
+        signed::check_form(&request, &actor)?;
         let sent = request.body.clone();
         let session = SessionBody::read(&sent)?;
         let links = links_of(&request)?;
@@ -142,7 +142,7 @@ impl Recorder {
         let entry = ledger::append(
             &mut tx,
             &mut tenant,
-            &keys,
+            &self.vault,
             &Predicate::RunOpen(open),
             Some((FRAMES_SUBJECT, chain.file_digest())),
         )

@@ -16,7 +16,7 @@ use onrecord_core::json;
 use onrecord_core::limits;
 use onrecord_core::receipt::Receipt;
 use onrecord_core::timestamp::Timestamp;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// A frame that has its place.
 #[derive(Clone, Debug)]
@@ -62,6 +62,14 @@ pub(crate) fn place(
     mac: Option<Mac>,
 ) -> Result<NewFrame, RecordError> {
     let seq = chain.size();
+    if let Some(submitted) = &draft.submitted {
+        let counted = chain.counts().check(submitted, false);
+        counted.map_err(|wrong| RecordError::WrongCount {
+            keyid: submitted.keyid,
+            expected: wrong.last.saturating_add(1),
+            found: wrong.found,
+        })?;
+    }
     let bytes = chain.place(draft, at).map_err(|fault| {
         // What is written here is canonical, so that JSON is at fault only where there is too much of it.
         let bytes = draft
@@ -119,6 +127,7 @@ fn turn_end(chain: &Chain) -> Option<Draft> {
         payloads: Vec::new(),
         links: Vec::new(),
         trace: None,
+        submitted: None,
     })
 }
 
@@ -193,7 +202,9 @@ async fn all_payload_keys(
         if committed != Some(of_frame.len()) {
             return Ok(None);
         }
-        keys.extend(of_frame.into_iter().map(|payload| {
+        // Those that the agent kept have no key.
+        let with_keys = of_frame.into_iter().filter(|one| !one.kept);
+        keys.extend(with_keys.map(|payload| {
             (
                 payload.tier,
                 payload.key_version,
@@ -235,6 +246,8 @@ pub(super) struct Batch<'a> {
     sealed: bool,
     at: Timestamp,
     keys: Keys,
+    /// Commitments of agents that are in the run, among those that the batch names.
+    commits: HashSet<Hash>,
     /// Requests of this batch that have their places, by key: the same one may come twice.
     done: HashMap<&'a str, (&'a [u8], Appended)>,
     frames: Vec<NewFrame>,
@@ -278,6 +291,7 @@ impl<'a> Batch<'a> {
         sealed: bool,
         at: Timestamp,
         committed: Option<HashMap<String, u64>>,
+        commits: HashSet<Hash>,
     ) -> Self {
         Self {
             chain,
@@ -287,6 +301,7 @@ impl<'a> Batch<'a> {
                 committed,
                 here: HashMap::new(),
             },
+            commits,
             done: HashMap::new(),
             frames: Vec::new(),
             payloads: Vec::new(),
@@ -341,6 +356,13 @@ impl<'a> Batch<'a> {
                 size: self.chain.size(),
             }));
         }
+        // Nothing else makes them unique: an agent may send one again.
+        let own: Vec<Hash> = one.own_commits().copied().collect();
+        for (index, commit) in own.iter().enumerate() {
+            if self.commits.contains(commit) || own[..index].contains(commit) {
+                return Err(Refusal::Refused(RecordError::CommitUsed(*commit)));
+            }
+        }
         let result = one.result.as_deref();
         let mut placed = Vec::with_capacity(2);
         let (receipt, of_result) = if result.is_none() && !self.closes_turn(one.request.kind) {
@@ -360,6 +382,7 @@ impl<'a> Batch<'a> {
             self.chain = chain;
             (receipt, of_result)
         };
+        self.commits.extend(own);
         for frame in &placed {
             self.keys.here.insert(frame.key.clone(), frame.seq);
         }
@@ -444,7 +467,8 @@ fn place_one(
         turn,
         ..one.draft(&links)
     };
-    if kind == Kind::TurnEnd {
+    // Whoever signs a turn_end counted its frames; whether that is so, the chain finds.
+    if kind == Kind::TurnEnd && draft.submitted.is_none() {
         draft.body = turn_end(chain).map(|end| end.body).unwrap_or_default();
     }
     let frame = place(chain, &draft, at, Some(one.mac))?;

@@ -1,12 +1,15 @@
 //! Preparing: what of a frame depends on no place is each request's own work, before the frame is handed over.
 
-use super::intake::{FrameRequest, IntakeCode, IntakeError, RESULT_KEY};
+use super::intake::{FrameRequest, IntakeCode, IntakeError, PayloadRequest, RESULT_KEY};
+use super::own::Own;
+use super::signed::{self, Signers};
 use super::{RecordError, redaction};
 use crate::access::Caller;
 use crate::redact::RuleSet;
 use crate::store::frames::Mac;
 use crate::store::payloads::NewPayload;
 use crate::vault::{RunKeys, SealedPayload};
+use onrecord_core::digest::Hash;
 use onrecord_core::frame::{Actor, ActorType, Draft, Kind, Link, PayloadRef, Redaction};
 
 /// Payload bytes from which encryption moves off the threads that serve requests.
@@ -50,17 +53,13 @@ impl Prepared {
             .map(|payload| std::mem::take(&mut payload.bytes))
             .collect();
         let bytes: usize = plaintexts.iter().map(Vec::len).sum();
-        let seal = || {
-            let sealed = request
-                .payloads
-                .iter()
-                .zip(plaintexts)
-                .map(|(payload, plaintext)| {
-                    keys.seal(i16::from(payload.tier), &payload.media, plaintext)
-                });
-            sealed.collect::<Result<Vec<_>, _>>()
+        let sealed = || {
+            let payloads = request.payloads.iter_mut().zip(plaintexts).enumerate();
+            let sealed =
+                payloads.map(|(index, (payload, plaintext))| seal(keys, payload, plaintext, index));
+            sealed.collect::<Result<Vec<_>, RecordError>>()
         };
-        let payloads = offload(bytes, seal)?;
+        let payloads = offload(bytes, sealed)?;
         // The key of the fingerprint needs every payload that it tells of, those of the result too, so that
         // erasing one of them takes the fingerprint with it.
         let of_result = result.iter().flat_map(|result| &result.payloads);
@@ -136,7 +135,11 @@ impl Prepared {
             payloads: payloads
                 .map(|(payload, (sealed, redactions))| PayloadRef {
                     commit: sealed.commit,
-                    kept: None,
+                    kept: payload
+                        .own
+                        .as_ref()
+                        .is_some_and(Own::is_kept)
+                        .then_some(false),
                     media: payload.media.clone(),
                     name: payload.name.clone(),
                     redactions: redactions.clone(),
@@ -146,7 +149,18 @@ impl Prepared {
                 .collect(),
             links: links.to_vec(),
             trace: self.request.trace.clone(),
+            submitted: self.request.submitted.clone(),
         }
+    }
+
+    /// The commitments that the agent made, which might be in the run already.
+    pub(super) fn own_commits(&self) -> impl Iterator<Item = &Hash> {
+        let of_result = self
+            .result
+            .iter()
+            .flat_map(|result| &result.request.payloads);
+        let payloads = self.request.payloads.iter().chain(of_result);
+        payloads.filter_map(|payload| payload.own.as_ref().map(Own::commit))
     }
 
     /// The payloads of the frame at its place.
@@ -167,6 +181,36 @@ impl Prepared {
                 ciphertext: &sealed.ciphertext,
                 subjects: subjects.as_deref(),
             })
+    }
+}
+
+/// Encrypts a payload, unless the agent keeps it.
+fn seal(
+    keys: &RunKeys,
+    payload: &mut PayloadRequest,
+    plaintext: Vec<u8>,
+    index: usize,
+) -> Result<SealedPayload, RecordError> {
+    let tier = i16::from(payload.tier);
+    match &mut payload.own {
+        None => Ok(keys.seal(tier, &payload.media, plaintext)?),
+        Some(Own::Kept { commit, size }) => Ok(SealedPayload::kept(*commit, *size)),
+        Some(Own::Sent { commit, dek }) => {
+            let dek = std::mem::take(&mut dek.0);
+            let sealed = keys.seal_under(dek, tier, &payload.media, plaintext)?;
+            if sealed.commit != *commit {
+                return Err(IntakeError {
+                    code: IntakeCode::Commitment,
+                    pointer: format!("/payloads/{index}/commit"),
+                    detail: format!(
+                        "the payload and its key come to {}, not to {commit}",
+                        sealed.commit
+                    ),
+                }
+                .into());
+            }
+            Ok(sealed)
+        }
     }
 }
 
@@ -223,10 +267,13 @@ pub(super) fn prepare(
     mut request: FrameRequest,
     keys: &RunKeys,
     rules: Option<&RuleSet>,
+    signers: &Signers<'_>,
 ) -> Result<Prepared, RecordError> {
     let actor = caller.speak(request.actor.take(), request.kind)?;
     request.actor = Some(actor.clone());
-    if matches!(request.kind, Kind::TurnEnd) && request.body != b"{}" {
+    signed::check_form(&request, &actor)?;
+    let is_signed = request.submitted.is_some();
+    if matches!(request.kind, Kind::TurnEnd) && request.body != b"{}" && !is_signed {
         return Err(shape_error(
             "/body",
             "the store counts a turn itself; leave the body of a turn_end out",
@@ -244,16 +291,22 @@ pub(super) fn prepare(
     redact(rules, &mut request)?;
     let result = request.result.take().zip(alone).map(|(result, alone)| {
         let actor = caller.speak(result.actor.clone(), result.kind)?;
+        signed::check_form(&result, &actor).map_err(of_result)?;
+        signers.check_unsigned(result.kind, &actor)?;
         Prepared::new(*result, actor, alone, None, keys, rules).map(Box::new)
     });
-    Prepared::new(
-        request,
-        actor,
-        fingerprint,
-        result.transpose()?,
-        keys,
-        rules,
-    )
+    let result = result.transpose()?;
+    let prepared = Prepared::new(request, actor.clone(), fingerprint, result, keys, rules)?;
+    signers.check(&prepared, &actor)?;
+    Ok(prepared)
+}
+
+/// What is wrong with a result, where it stands.
+fn of_result(error: IntakeError) -> IntakeError {
+    IntakeError {
+        pointer: format!("/result{}", error.pointer),
+        ..error
+    }
 }
 
 /// Gives a result its actor and its key, where the writer left them to the store.

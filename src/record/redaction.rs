@@ -17,25 +17,47 @@ const POINTER_BYTES: usize = 512;
 /// Takes the secrets out of the payloads of a request and of its result.
 ///
 /// # Errors
-/// `secret_in_metadata`, with the pointer: a secret is in what is no payload. Nothing of it is in the error.
+/// With the pointer, and with nothing of the secret: `secret_in_metadata`, it is in what is no payload;
+/// `secret_in_signed_frame`, it is in a payload that the agent committed to, so that it cannot be taken out any more.
 pub(super) fn redact(rules: &RuleSet, request: &mut FrameRequest) -> Result<(), IntakeError> {
     check(rules, request, "")?;
     if let Some(result) = &request.result {
         check(rules, result, "/result")?;
     }
-    take_out(rules, request);
+    take_out(rules, request, "")?;
     if let Some(result) = &mut request.result {
-        take_out(rules, result);
+        take_out(rules, result, "/result")?;
     }
     Ok(())
 }
 
-fn take_out(rules: &RuleSet, request: &mut FrameRequest) {
-    for payload in &mut request.payloads {
+fn take_out(rules: &RuleSet, request: &mut FrameRequest, at: &str) -> Result<(), IntakeError> {
+    for (index, payload) in request.payloads.iter_mut().enumerate() {
         if let Some(redacted) = rules.redact(&payload.bytes, payload.shape) {
+            if payload.own.is_some() {
+                let pointer = format!("{at}/payloads/{index}");
+                return Err(committed(pointer, redacted.marks.first()));
+            }
             payload.bytes = redacted.bytes;
             payload.marks = redacted.marks;
         }
+    }
+    Ok(())
+}
+
+/// A secret in a payload that is committed to.
+fn committed(mut pointer: String, mark: Option<&Mark>) -> IntakeError {
+    if let Some(Place::Pointer(inner)) = mark.map(|mark| &mark.place) {
+        pointer.push_str("/json");
+        pointer.push_str(&near(inner));
+    }
+    let kind = mark.map_or("secret", |mark| &mark.kind);
+    IntakeError {
+        code: IntakeCode::SecretInSigned,
+        pointer,
+        detail: format!(
+            "what looks like a secret ({kind}) stands in a payload of a signed frame, where redacting would break the signature"
+        ),
     }
 }
 

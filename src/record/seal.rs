@@ -4,15 +4,15 @@ use super::follow::Progress;
 use super::open::state_of;
 use super::place::{STORE_ID, close_turn, place};
 use super::{RecordError, Recorder, commit};
-use crate::access::Caller;
+use crate::access::{AgentKeys, Caller};
 use crate::ledger::{self, later};
 use crate::store;
 use crate::store::Tx;
 use crate::store::append::RunWrite;
 use crate::store::runs::{RunRow, SealedRow};
 use crate::store::tenants::LockedTenant;
-use crate::vault::TenantKeys;
-use onrecord_core::frame::{Draft, Kind};
+use crate::vault::{TenantKeys, Vault};
+use onrecord_core::frame::{Actor, Draft, Kind};
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::statement::{
     Completeness, FRAMES_SUBJECT, LedgerPosition, PayloadCounts, Predicate, RunSeal, Signed,
@@ -82,6 +82,7 @@ impl Recorder {
             .await?
             .ok_or_else(|| RecordError::NoRun(run.clone()))?;
         Ok(Locked {
+            vault: self.vault.clone(),
             keys,
             tx,
             tenant,
@@ -157,6 +158,7 @@ impl Recorder {
 
 /// A run and its tenant, both locked, and the database's clock after the locks.
 struct Locked {
+    vault: Arc<Vault>,
     keys: Arc<TenantKeys>,
     tx: Tx,
     tenant: LockedTenant,
@@ -171,6 +173,7 @@ async fn seal_locked(
     interrupted: bool,
 ) -> Result<Seal, RecordError> {
     let Locked {
+        vault,
         keys,
         mut tx,
         mut tenant,
@@ -188,7 +191,8 @@ async fn seal_locked(
     let mut frames = Vec::new();
     frames.extend(close_turn(&mut chain, at)?);
     if !interrupted && !chain.ended() {
-        frames.push(place(&mut chain, &session_end(caller), at, None)?);
+        let end = session_end(&mut tx, caller).await?;
+        frames.push(place(&mut chain, &end, at, None)?);
     }
     if !frames.is_empty() {
         let write = RunWrite {
@@ -228,7 +232,7 @@ async fn seal_locked(
     let entry = ledger::append(
         &mut tx,
         &mut tenant,
-        &keys,
+        &vault,
         &Predicate::RunSeal(statement.clone()),
         Some((FRAMES_SUBJECT, chain.file_digest())),
     )
@@ -277,13 +281,14 @@ fn read_seal(sealed: SealedRow, envelope: &[u8], created: bool) -> Result<Seal, 
 }
 
 /// The frame that ends a run, written for whoever seals it.
-fn session_end(caller: &Caller) -> Draft {
-    // A token that stands for one agent ends the run as it; with any other the store does.
+async fn session_end(tx: &mut Tx, caller: &Caller) -> Result<Draft, RecordError> {
+    // A token that stands for one agent ends the run as it; with any other the store does, and for an agent that signs
+    // its frames.
     let actor = match caller.agent() {
-        Some(agent) => agent,
-        None => Caller::server(caller.tenant.clone()).actor(),
+        Some(agent) if !signs(tx, caller, &agent).await? => agent,
+        _ => Caller::server(caller.tenant.clone()).actor(),
     };
-    Draft {
+    Ok(Draft {
         kind: Kind::SessionEnd,
         key: format!("{STORE_ID}/session_end"),
         occurred_at: None,
@@ -293,5 +298,12 @@ fn session_end(caller: &Caller) -> Draft {
         payloads: Vec::new(),
         links: Vec::new(),
         trace: None,
-    }
+        submitted: None,
+    })
+}
+
+/// Whether an agent has to sign its frames, as this transaction sees it.
+async fn signs(tx: &mut Tx, caller: &Caller, agent: &Actor) -> Result<bool, RecordError> {
+    let keys = store::signing_keys::all(tx, &caller.tenant).await?;
+    Ok(AgentKeys::of(keys)?.must_sign(agent))
 }

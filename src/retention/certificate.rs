@@ -30,7 +30,7 @@ impl Recorder {
     ) -> Result<Certificate, RecordError> {
         let recorder = self.clone();
         self.detached(async move {
-            let keys = recorder.keys(&tenant).await?;
+            let key = recorder.seal_key_now(&tenant).await?;
             let mut tx = recorder.store.snapshot(&tenant).await?;
             let row = store::erasures::find(&mut tx, &id).await?;
             let row = row.ok_or(RecordError::NoErasure(id))?;
@@ -39,7 +39,7 @@ impl Recorder {
             let at = recorder.store.now().await?;
             let disposal = Predicate::Disposal(disposal(&row, at, finality));
             let subject = Some((DISPOSAL_SUBJECT, Hash::of(&[entries.as_bytes()])));
-            let envelope = keys.seal().sign(&tenant, &disposal, subject)?;
+            let envelope = key.sign(&tenant, &disposal, subject)?;
             Ok(Certificate {
                 envelope: String::from_utf8_lossy(&envelope).into_owned(),
                 entries,
@@ -82,7 +82,7 @@ impl Recorder {
         let entries = listed(&mut tx, tenant, id).await?;
         let disposal = Predicate::Disposal(disposal(&row, ledger::next_time(&locked)?, finality));
         let subject = Some((DISPOSAL_SUBJECT, Hash::of(&[entries.as_bytes()])));
-        ledger::append(&mut tx, &mut locked, &keys, &disposal, subject).await?;
+        ledger::append(&mut tx, &mut locked, &self.vault, &disposal, subject).await?;
         ledger::checkpoint(&mut tx, &locked, &keys).await?;
         store::erasures::finalize(&mut tx, id, final_at).await?;
         commit(tx).await

@@ -108,7 +108,8 @@ impl Recorder {
                 run,
             };
             let predicate = Predicate::Hold(said.clone());
-            let entry = ledger::append(&mut tx, &mut tenant, &keys, &predicate, None).await?;
+            let entry =
+                ledger::append(&mut tx, &mut tenant, &recorder.vault, &predicate, None).await?;
             ledger::checkpoint(&mut tx, &tenant, &keys).await?;
             // A crash before this line leaves no hold; after it one that every erasure finds.
             commit(tx).await?;
@@ -146,7 +147,8 @@ impl Recorder {
                 run: hold.run.clone(),
             };
             let predicate = Predicate::Hold(said.clone());
-            let entry = ledger::append(&mut tx, &mut tenant, &keys, &predicate, None).await?;
+            let entry =
+                ledger::append(&mut tx, &mut tenant, &recorder.vault, &predicate, None).await?;
             ledger::checkpoint(&mut tx, &tenant, &keys).await?;
             commit(tx).await?;
             hold.released = Some((said.at, said.by, entry.index));

@@ -242,7 +242,7 @@ impl Recorder {
                 tier: all.then(|| u8::try_from(part.tier).unwrap_or(0)),
             };
             let entry = Predicate::Erasure(entry);
-            let entry = ledger::append(&mut tx, &mut locked, &keys, &entry, None).await?;
+            let entry = ledger::append(&mut tx, &mut locked, &self.vault, &entry, None).await?;
             ledger::checkpoint(&mut tx, &locked, &keys).await?;
             index = Some(entry.index);
         }

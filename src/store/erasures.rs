@@ -504,7 +504,7 @@ pub(crate) async fn remove(
     let last: Option<Vec<u8>> = sqlx::query_scalar(
         "with batch as (
            select commit from payloads
-           where run = $1 and commit > $6 and tier = $2 and key_version < $3 and ($4 or wrapped_dek = '') order by commit limit $5
+           where run = $1 and commit > $6 and tier = $2 and key_version < $3 and ($4 or wrapped_dek = '') and octet_length(ciphertext) > 0 order by commit limit $5
          ), gone as (
            delete from payloads using batch where payloads.run = $1 and payloads.commit = batch.commit
          ) select commit from batch order by commit desc limit 1",

@@ -5,7 +5,7 @@ use super::time::Time;
 use super::{StoreError, Tx, contradiction, hash, signed, unsigned};
 use futures_util::TryStreamExt as _;
 use onrecord_core::digest::{Hash, leaf_hash};
-use onrecord_core::id::RunId;
+use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::receipt::Receipt;
 use onrecord_core::timestamp::Timestamp;
 use sqlx::postgres::PgRow;
@@ -284,6 +284,7 @@ pub(crate) async fn turn_bytes(
     let bytes: i64 = sqlx::query_scalar(
         "select (coalesce(sum(octet_length(bytes)), 0) + coalesce(sum((
            select sum(size) from payloads where $3 and payloads.run = frames.run and payloads.seq = frames.seq
+             and wrapped_dek <> ''
          )), 0))::bigint from frames where run = $1 and turn = $2",
     )
     .bind(Uuid::from(run))
@@ -292,6 +293,26 @@ pub(crate) async fn turn_bytes(
     .fetch_one(&mut **tx)
     .await?;
     unsigned(bytes, "payloads", "size")
+}
+
+/// Whether an agent wrote frames that it did not sign, sessions aside, which nobody signs. Reads all frames of the tenant
+/// in the worst case, for which a statement may not have the time.
+pub(crate) async fn has_unsigned(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    actor: &str,
+) -> Result<bool, StoreError> {
+    // Canonical bytes begin with the actor; a signed frame's has a key id after its id.
+    let mut begins = br#"{"actor":{"id":"#.to_vec();
+    onrecord_core::json::write_string(&mut begins, actor);
+    begins.extend_from_slice(br#","type":"agent"},"#);
+    Ok(sqlx::query_scalar(
+        "select exists (select from frames where tenant = $1 and kind <> 'session' and substr(bytes, 1, octet_length($2)) = $2)",
+    )
+    .bind(tenant.as_str())
+    .bind(begins)
+    .fetch_one(&mut **tx)
+    .await?)
 }
 
 /// Tool calls that nothing answers: their outcome is unknown. At most `limit` of them, and how many

@@ -13,6 +13,7 @@ pub(crate) mod ledger;
 mod migrate;
 pub(crate) mod payloads;
 pub(crate) mod runs;
+pub(crate) mod signing_keys;
 pub(crate) mod tenants;
 pub(crate) mod time;
 pub(crate) mod tokens;

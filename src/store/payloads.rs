@@ -5,8 +5,8 @@ use super::{StoreError, Tx, hash, signed, unsigned};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use onrecord_core::digest::Hash;
 use onrecord_core::id::RunId;
-use sqlx::Row as _;
-use std::collections::HashMap;
+use sqlx::{PgConnection, Row as _};
+use std::collections::{HashMap, HashSet};
 
 /// A payload with its frame.
 #[derive(Clone, Copy)]
@@ -25,14 +25,17 @@ pub(crate) struct NewPayload<'a> {
     pub(crate) subjects: Option<&'a [u8]>,
 }
 
-/// What opens a payload, without the payload.
+/// What opens a payload, without the payload. Where the agent kept it, there is no key.
 pub(crate) struct PayloadKey {
     pub(crate) commit: Hash,
     pub(crate) seq: u64,
     pub(crate) tier: i16,
     /// Version of the run's key that wraps this one.
     pub(crate) key_version: i16,
+    /// Empty where the agent kept the payload, or it was destroyed.
     pub(crate) wrapped_dek: Vec<u8>,
+    /// Whether the agent kept the payload, so that it has neither key nor ciphertext.
+    pub(crate) kept: bool,
 }
 
 /// A payload as it is stored.
@@ -42,6 +45,45 @@ pub(crate) struct StoredPayload {
     pub(crate) ciphertext: Vec<u8>,
 }
 
+/// Which of some commitments a run has.
+pub(crate) async fn known(
+    connection: &mut PgConnection,
+    run: &RunId,
+    commits: &[Hash],
+) -> Result<HashSet<Hash>, StoreError> {
+    let commits: Vec<&[u8]> = commits.iter().map(|commit| &commit.0[..]).collect();
+    let found: Vec<Vec<u8>> =
+        sqlx::query_scalar("select commit from payloads where run = $1 and commit = any($2)")
+            .bind(Uuid::from(run))
+            .bind(commits)
+            .fetch_all(connection)
+            .await?;
+    found
+        .iter()
+        .map(|commit| hash(commit, "payloads", "commit"))
+        .collect()
+}
+
+/// The frame of a commitment, and the length after padding; also of a payload that the agent kept.
+pub(crate) async fn place(
+    tx: &mut Tx,
+    run: &RunId,
+    commit: &Hash,
+) -> Result<Option<(u64, u64)>, StoreError> {
+    let row = sqlx::query("select seq, size from payloads where run = $1 and commit = $2")
+        .bind(Uuid::from(run))
+        .bind(&commit.0[..])
+        .fetch_optional(&mut **tx)
+        .await?;
+    row.map(|row| {
+        Ok((
+            unsigned(row.try_get("seq")?, "payloads", "seq")?,
+            unsigned(row.try_get("size")?, "payloads", "size")?,
+        ))
+    })
+    .transpose()
+}
+
 /// The keys of the payloads of some frames, each frame's in the order of its payloads.
 pub(crate) async fn keys_of_frames(
     tx: &mut Tx,
@@ -49,7 +91,7 @@ pub(crate) async fn keys_of_frames(
     seqs: &[u64],
 ) -> Result<HashMap<u64, Vec<PayloadKey>>, StoreError> {
     let seqs: Vec<i64> = seqs.iter().copied().map(signed).collect();
-    let rows = sqlx::query("select commit, seq, tier, key_version, wrapped_dek from payloads where run = $1 and seq = any($2) order by seq, place")
+    let rows = sqlx::query("select commit, seq, tier, key_version, wrapped_dek, octet_length(ciphertext) = 0 as kept from payloads where run = $1 and seq = any($2) order by seq, place")
         .bind(Uuid::from(run))
         .bind(seqs)
         .fetch_all(&mut **tx)
@@ -70,7 +112,7 @@ pub(crate) async fn keys_between(
     from: u64,
     to: u64,
 ) -> Result<Vec<PayloadKey>, StoreError> {
-    let rows = sqlx::query("select commit, seq, tier, key_version, wrapped_dek from payloads where run = $1 and seq >= $2 and seq < $3 order by seq, place")
+    let rows = sqlx::query("select commit, seq, tier, key_version, wrapped_dek, octet_length(ciphertext) = 0 as kept from payloads where run = $1 and seq >= $2 and seq < $3 order by seq, place")
         .bind(Uuid::from(run))
         .bind(signed(from))
         .bind(signed(to))
@@ -86,6 +128,7 @@ fn read_key(row: &sqlx::postgres::PgRow) -> Result<PayloadKey, StoreError> {
         tier: row.try_get("tier")?,
         key_version: row.try_get("key_version")?,
         wrapped_dek: row.try_get("wrapped_dek")?,
+        kept: row.try_get("kept")?,
     })
 }
 
@@ -97,7 +140,7 @@ fn read_stored(row: &sqlx::postgres::PgRow) -> Result<StoredPayload, StoreError>
     })
 }
 
-/// Payloads of the frames below a size, after a commitment, in the order of their commitments: at most
+/// Payloads that the store has, of the frames below a size, after a commitment, in the order of their commitments: at most
 /// `count` of them, and as many as have `bytes` bytes together, and one that goes beyond.
 pub(crate) async fn page(
     tx: &mut Tx,
@@ -114,9 +157,9 @@ pub(crate) async fn page(
     // The empty string is below every commitment: one comparison, which the index answers in any plan.
     // `seq + 0` keeps the planner from the other index, which is in another order.
     let rows = sqlx::query(
-        "select commit, seq, tier, key_version, wrapped_dek, media, ciphertext from (
+        "select commit, seq, tier, key_version, wrapped_dek, octet_length(ciphertext) = 0 as kept, media, ciphertext from (
            select *, sum(size) over (order by commit rows unbounded preceding) - size as before from (
-             select * from payloads where run = $1 and commit > $2 and seq + 0 < $3 order by commit limit $4
+             select * from payloads where run = $1 and commit > $2 and seq + 0 < $3 and wrapped_dek <> '' order by commit limit $4
            ) as next
          ) as sized where before < $5 order by commit",
     )
@@ -135,7 +178,7 @@ pub(crate) async fn one(
     run: &RunId,
     commit: &Hash,
 ) -> Result<Option<StoredPayload>, StoreError> {
-    let row = sqlx::query("select commit, seq, tier, key_version, wrapped_dek, media, ciphertext from payloads where run = $1 and commit = $2")
+    let row = sqlx::query("select commit, seq, tier, key_version, wrapped_dek, octet_length(ciphertext) = 0 as kept, media, ciphertext from payloads where run = $1 and commit = $2")
         .bind(Uuid::from(run))
         .bind(&commit.0[..])
         .fetch_optional(&mut **tx)

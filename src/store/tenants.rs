@@ -20,6 +20,8 @@ pub(crate) struct LockedTenant {
     /// Time of the last entry; `None` before the first.
     pub(crate) ledger_at: Option<Timestamp>,
     pub(crate) previous_seal: Option<Previous>,
+    /// The seal key in force, which signs whatever is entered.
+    pub(crate) seal_key: Hash,
     /// The database's clock, read after the lock was taken.
     pub(crate) now: Timestamp,
 }
@@ -53,17 +55,19 @@ impl Store {
     }
 }
 
-/// Adds a tenant with an empty ledger.
+/// Adds a tenant with an empty ledger, whose statements a key signs.
 pub(crate) async fn insert(
     tx: &mut Tx,
     tenant: &TenantId,
     origin: &Origin,
     name: &str,
+    seal_key: &Hash,
 ) -> Result<(), StoreError> {
-    sqlx::query("insert into tenants (tenant, origin, name) values ($1, $2, $3)")
+    sqlx::query("insert into tenants (tenant, origin, name, seal_key) values ($1, $2, $3, $4)")
         .bind(tenant.as_str())
         .bind(origin.as_str())
         .bind(name)
+        .bind(&seal_key.0[..])
         .execute(&mut **tx)
         .await?;
     Ok(())
@@ -104,8 +108,33 @@ pub(crate) async fn lock(tx: &mut Tx, id: &TenantId) -> Result<LockedTenant, Sto
             .ok_or_else(|| contradiction("tenants", "ledger_nodes", id))?,
         ledger_at: row.try_get::<Option<Time>, _>("at")?.map(|time| time.0),
         previous_seal,
+        seal_key: hash(row.try_get("seal_key")?, "tenants", "seal_key")?,
         now: now.0,
     })
+}
+
+/// The seal key in force, as this transaction sees it.
+pub(crate) async fn seal_key(tx: &mut Tx, tenant: &TenantId) -> Result<Hash, StoreError> {
+    let keyid: Vec<u8> = sqlx::query_scalar("select seal_key from tenants where tenant = $1")
+        .bind(tenant.as_str())
+        .fetch_one(&mut **tx)
+        .await?;
+    hash(&keyid, "tenants", "seal_key")
+}
+
+/// Puts another seal key in force, for the lock's holder and for everybody after it.
+pub(crate) async fn update_seal_key(
+    tx: &mut Tx,
+    tenant: &mut LockedTenant,
+    keyid: Hash,
+) -> Result<(), StoreError> {
+    sqlx::query("update tenants set seal_key = $2 where tenant = $1")
+        .bind(tenant.tenant.as_str())
+        .bind(&keyid.0[..])
+        .execute(&mut **tx)
+        .await?;
+    tenant.seal_key = keyid;
+    Ok(())
 }
 
 /// Writes what the ledger has become.

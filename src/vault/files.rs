@@ -112,7 +112,7 @@ pub(super) fn read_text(path: &Path) -> Result<Option<String>, VaultError> {
 /// Whether a folder has the keys of a tenant in it.
 pub(super) fn has_tenants(path: &Path) -> Result<bool, VaultError> {
     for entry in fs::read_dir(path).map_err(at(path))? {
-        if entry.map_err(at(path))?.path().join("seal.key").exists() {
+        if entry.map_err(at(path))?.path().join("ledger.key").exists() {
             return Ok(true);
         }
     }
@@ -162,7 +162,7 @@ pub(super) fn read_root(path: &Path) -> Result<Key, VaultError> {
     Ok(Zeroizing::new(key))
 }
 
-/// Names of the keys in a tenant's folder, in their order.
+/// Names of the keys in a tenant's folder, without `.key`, in their order.
 pub(super) fn key_names(folder: &Path) -> Result<Vec<String>, VaultError> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(at(folder))? {

@@ -1,23 +1,26 @@
 //! The vault: the only room that holds secrets and randomness.
 //!
 //! A root key opens the keys of the tenants, which are files beside it and never in Postgres: the seal
-//! key, the ledger's key, the fingerprint key and the epoch keys. An epoch key wraps the keys of runs
+//! keys, the ledger's key, the fingerprint key and the epoch keys. An epoch key wraps the keys of runs
 //! (of each run and tier one, and another one whenever it is renewed), those wrap the keys of payloads,
 //! and both lie wrapped in databases. Whoever has the databases alone opens nothing, and destroying a
 //! key makes everything below it unreadable.
 
 mod check;
 mod cipher;
+mod commitment;
 mod epochs;
 mod files;
 pub(crate) mod random;
 mod rewrap;
 mod root;
 mod run;
+mod seal_keys;
 mod signer;
 mod survey;
 mod transit;
 
+pub use commitment::{Commitment, commit_to, salt_of};
 pub use root::RootSource;
 pub use run::{OpenedPayload, RunKeys, SealedPayload, WrappedRunKey};
 pub use signer::{LedgerKey, PublicKey, SealKey};
@@ -28,6 +31,7 @@ use cipher::Key;
 use onrecord_core::digest::Hash;
 use onrecord_core::id::{Origin, RunId, TenantId};
 use root::RootKey;
+use seal_keys::SealKeys;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -156,6 +160,16 @@ pub enum VaultError {
         /// What is wrong, and what to do.
         problem: String,
     },
+    /// The seal key that a tenant signs with is not in the keys folder.
+    #[error(
+        "seal key {keyid} is not in {path}; put the file back from its backup, or give every server process the same keys folder (--keys)"
+    )]
+    NoSealKey {
+        /// The key.
+        keyid: Hash,
+        /// The tenant's folder.
+        path: PathBuf,
+    },
     /// The keys of a tenant are not in the keys folder.
     #[error(
         "the keys of tenant {tenant} are not in {path}; give every server process the same keys folder (--keys)"
@@ -175,12 +189,12 @@ pub struct Vault {
     check: Option<String>,
     folder: PathBuf,
     tenants: RwLock<HashMap<TenantId, Arc<TenantKeys>>>,
+    seals: SealKeys,
 }
 
-/// The keys of one tenant.
+/// The keys of one tenant, but for its seal keys.
 pub struct TenantKeys {
     tenant: TenantId,
-    seal: SealKey,
     ledger: LedgerKey,
     /// Of it are the keys of runs for what outlives the keys of their tiers.
     fingerprint: Key,
@@ -219,11 +233,12 @@ impl Vault {
             check: files::read_text(&check::path(folder))?,
             folder: folder.to_owned(),
             tenants: RwLock::default(),
+            seals: SealKeys::default(),
         })
     }
 
-    /// Makes the keys of a new tenant, durable before they are returned: a crash after this leaves keys
-    /// that no tenant uses, never a tenant without keys.
+    /// Makes the keys of a new tenant but for its seal key ([`Vault::new_seal_key`]), durable before they are returned:
+    /// a crash after this leaves keys that no tenant uses, never a tenant without keys.
     pub async fn create_tenant(
         &self,
         tenant: &TenantId,
@@ -231,7 +246,7 @@ impl Vault {
     ) -> Result<Arc<TenantKeys>, VaultError> {
         let folder = self.folder.join(tenant.as_str());
         files::private_folder(&folder)?;
-        for name in ["seal", "ledger", "epoch-1"] {
+        for name in ["ledger", "epoch-1"] {
             if !self.make_key(tenant, name).await? {
                 let path = folder.join(format!("{name}.key"));
                 return Err(VaultError::Taken { path });
@@ -294,7 +309,7 @@ impl Vault {
 
     async fn load(&self, tenant: &TenantId, origin: &Origin) -> Result<TenantKeys, VaultError> {
         let folder = self.folder.join(tenant.as_str());
-        if !folder.join("seal.key").exists() {
+        if !folder.exists() {
             return Err(VaultError::NoTenant {
                 tenant: tenant.clone(),
                 path: self.folder.clone(),
@@ -316,7 +331,6 @@ impl Vault {
         }
         Ok(TenantKeys {
             tenant: tenant.clone(),
-            seal: SealKey::new(&*key("seal").await?)?,
             ledger: LedgerKey::new(&*key("ledger").await?, origin)?,
             fingerprint: key("fingerprint").await?,
             epochs,
@@ -350,11 +364,6 @@ fn label(tenant: &TenantId, name: &str) -> String {
 }
 
 impl TenantKeys {
-    /// The key that signs statements.
-    pub fn seal(&self) -> &SealKey {
-        &self.seal
-    }
-
     /// The key that signs checkpoints.
     pub fn ledger(&self) -> &LedgerKey {
         &self.ledger

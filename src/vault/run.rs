@@ -56,8 +56,8 @@ pub struct SealedPayload {
     pub wrapped_dek: Vec<u8>,
     /// Version of the run's key that wraps it.
     pub key_version: i16,
-    /// For the fingerprint of the request.
-    dek: Key,
+    /// For the fingerprint of the request; `None` where the agent kept the payload, and its key.
+    dek: Option<Key>,
 }
 
 /// A payload as it is disclosed.
@@ -191,6 +191,21 @@ impl TenantKeys {
     }
 }
 
+impl SealedPayload {
+    /// What is stored of a payload that the agent kept: its commitment, so that it is in no other place of the run, and
+    /// nothing that could be opened.
+    pub fn kept(commit: Hash, size: u64) -> Self {
+        Self {
+            commit,
+            size,
+            ciphertext: Vec::new(),
+            wrapped_dek: Vec::new(),
+            key_version: 0,
+            dek: None,
+        }
+    }
+}
+
 impl RunKeys {
     /// Whether none is left.
     pub fn is_empty(&self) -> bool {
@@ -219,6 +234,20 @@ impl RunKeys {
         plaintext: Vec<u8>,
     ) -> Result<SealedPayload, VaultError> {
         let dek = Zeroizing::new(random::bytes::<32>()?);
+        self.seal_under(dek, tier, media, plaintext)
+    }
+
+    /// The same under a key that the agent made, which thereby made the commitment too.
+    ///
+    /// # Errors
+    /// [`VaultError::NoRunKey`]: the tier has no key.
+    pub fn seal_under(
+        &self,
+        dek: Zeroizing<[u8; 32]>,
+        tier: i16,
+        media: &str,
+        plaintext: Vec<u8>,
+    ) -> Result<SealedPayload, VaultError> {
         let (commit, ciphertext) = cipher::seal_payload(&dek, &self.place(media), plaintext)?;
         let (wrapped_dek, key_version) = self.wrap(tier, &commit, &dek)?;
         Ok(SealedPayload {
@@ -227,7 +256,7 @@ impl RunKeys {
             ciphertext,
             wrapped_dek,
             key_version,
-            dek,
+            dek: Some(dek),
         })
     }
 
@@ -287,8 +316,10 @@ impl RunKeys {
     /// # Errors
     /// [`VaultError::NoRunKey`]: the tier has no key.
     pub fn rewrap_new(&self, tier: i16, payload: &mut SealedPayload) -> Result<(), VaultError> {
-        (payload.wrapped_dek, payload.key_version) =
-            self.wrap(tier, &payload.commit, &payload.dek)?;
+        // Of what the agent kept there is none.
+        if let Some(dek) = &payload.dek {
+            (payload.wrapped_dek, payload.key_version) = self.wrap(tier, &payload.commit, dek)?;
+        }
         Ok(())
     }
 
@@ -328,7 +359,7 @@ impl RunKeys {
     ) -> Result<[u8; 16], VaultError> {
         let deks: Vec<Key> = payloads
             .into_iter()
-            .map(|payload| payload.dek.clone())
+            .filter_map(|payload| payload.dek.clone())
             .collect();
         if deks.is_empty() {
             return cipher::request_mac(&self.derived.request, request);

@@ -1,17 +1,17 @@
-//! Signing: the seal key of a tenant, and the key of its ledger.
+//! Signing: a seal key of a tenant, and the key of its ledger.
 
 use super::VaultError;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use ed25519_dalek::pkcs8::EncodePublicKey as _;
 use ed25519_dalek::pkcs8::spki::der::pem::LineEnding;
+use ed25519_dalek::pkcs8::{DecodePublicKey as _, EncodePublicKey as _};
 use ed25519_dalek::{Signer as _, SigningKey, VerifyingKey};
 use onrecord_core::digest::Hash;
 use onrecord_core::id::{Origin, TenantId};
 use onrecord_core::note::{Checkpoint, Note, SignatureType, VerifierKey};
 use onrecord_core::statement::{self, Predicate};
 
-/// The key that signs a tenant's statements; it serves no other tenant.
+/// A key that signs a tenant's statements; it serves no other tenant.
 pub struct SealKey {
     key: SigningKey,
     public: PublicKey,
@@ -29,6 +29,21 @@ pub struct PublicKey {
 }
 
 impl PublicKey {
+    /// Reads SPKI DER in base64.
+    ///
+    /// # Errors
+    /// [`VaultError::Key`]: it is no Ed25519 key in its one spelling.
+    pub fn from_spki(spki: &str) -> Result<Self, VaultError> {
+        let der = STANDARD.decode(spki).map_err(|_| VaultError::Key)?;
+        let key = VerifyingKey::from_public_key_der(&der).map_err(|_| VaultError::Key)?;
+        let public = Self::of(&key)?;
+        if public.spki == spki {
+            Ok(public)
+        } else {
+            Err(VaultError::Key)
+        }
+    }
+
     fn of(key: &VerifyingKey) -> Result<Self, VaultError> {
         let der = key.to_public_key_der().map_err(|_| VaultError::Key)?;
         let pem = key

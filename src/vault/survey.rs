@@ -2,7 +2,7 @@
 //! nothing made or changed.
 
 use super::root::{self, RootSource};
-use super::{Vault, VaultError, check, files, open_key};
+use super::{Vault, VaultError, check, files, open_key, seal_keys};
 use onrecord_core::id::TenantId;
 use std::path::Path;
 
@@ -51,7 +51,8 @@ impl Vault {
             let epochs = files::epochs(&place)?;
             // Without any, the first is the one that is missed.
             let named = epochs.iter().copied().chain(epochs.is_empty().then_some(1));
-            let mut names = vec!["seal".to_owned(), "ledger".to_owned()];
+            let mut names = seal_keys::names(&place)?;
+            names.push("ledger".to_owned());
             names.extend(named.map(|epoch| format!("epoch-{epoch}")));
             // The next start makes it where it is not there.
             if place.join("fingerprint.key").exists() {

@@ -12,8 +12,8 @@ pub fn check(bytes: &[u8], trust: &str, receipts: &[Receipt]) -> Report {
     let options = Options {
         trust: Some(Trust::parse(trust).expect("a trust file")),
         full: true,
-        ledger: None,
         receipts: receipts.to_vec(),
+        ..Options::default()
     };
     verify(bytes, &options)
 }

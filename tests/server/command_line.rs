@@ -429,6 +429,63 @@ async fn an_error_says_what_to_do() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_are_listed_rotated_registered_and_revoked() {
+    let server = Server::start().await;
+    let list = async || printed(&server, &["signing-keys", "list"]).await;
+    assert_eq!(list().await.matches("in force").count(), 1);
+    let rotate = ["signing-keys", "rotate", "--reason", "compromised"];
+    let done = output(&server, &rotate).await;
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(
+        text.starts_with("in force ") && text.contains("\nrevoked "),
+        "{text}"
+    );
+    assert!(String::from_utf8_lossy(&done.stderr).contains("new trust file"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (public, proof) = (file("key.pem"), file("proof"));
+    let agent = crate::signing_agent::Agent::new("smith", 1);
+    let request = agent.registration(&server.api).await;
+    std::fs::write(&public, &agent.pem).unwrap();
+    let add = [
+        "signing-keys",
+        "agent-add",
+        "smith",
+        "--public",
+        &public,
+        "--proof",
+        &proof,
+    ];
+    for (bytes, code) in [
+        (&b"nonsense"[..], 1),
+        (&[7; 64], 1),
+        (request["proof"].as_str().unwrap().as_bytes(), 0),
+    ] {
+        std::fs::write(&proof, bytes).unwrap();
+        let added = output(&server, &add).await;
+        assert_eq!(added.status.code(), Some(code), "{added:?}");
+    }
+    let text = list().await;
+    assert!(
+        text.contains("frames of smith") && text.contains(&agent.keyid),
+        "{text}"
+    );
+    let revoke = [
+        "signing-keys",
+        "agent-revoke",
+        &agent.keyid,
+        "--reason",
+        "lost & found",
+    ];
+    printed(&server, &revoke).await;
+    assert_eq!(list().await.matches("revoked from").count(), 2);
+    let refused = output(&server, &["signing-keys", "agent-revoke", "../x"]).await;
+    assert_eq!(refused.status.code(), Some(1));
+    let run = sealed_run(&server).await;
+    server.audit(&run, &[]).await;
+}
+
 /// Runs doctor on a server's data folder and database; its exit code, and status and text of each check.
 async fn doctor(server: &Server) -> (Option<i32>, Vec<(String, String, String)>) {
     let dir = server.data_dir.path().to_str().unwrap();

@@ -93,6 +93,10 @@ async fn nobody_changes_what_is_recorded() {
         "delete from keys.epochs",
         "update keys.epochs set epoch = 7",
         "drop schema keys cascade",
+        "update signing_keys set spki = ''",
+        "update signing_keys set revoked_index = null",
+        "delete from signing_keys",
+        "truncate signing_keys",
         "alter table frames disable trigger all",
         "drop trigger frames_append_only on frames",
         "alter table frames disable row level security",
@@ -130,6 +134,7 @@ async fn rows_are_seen_by_their_tenant_alone() {
         "ledger_nodes",
         "payloads",
         "runs",
+        "signing_keys",
     ];
     assert_eq!(protected, expected);
     let tenants: Vec<String> = sqlx::query_scalar("select tenant from tenants order by created_at")

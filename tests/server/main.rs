@@ -23,6 +23,7 @@ mod hang_up;
 mod harness;
 mod holds;
 mod idempotency;
+mod kept;
 mod keys;
 mod log;
 mod migration;
@@ -32,5 +33,8 @@ mod rotation;
 mod running;
 #[path = "../shared/mod.rs"]
 mod shared;
+mod signed_frames;
+mod signing_agent;
+mod signing_keys;
 mod story;
 mod stream;

@@ -14,6 +14,7 @@ use crate::digest::{Hash, leaf_hash_in};
 use crate::frame::{BadFrame, Draft, Frame};
 use crate::id::{RunId, TenantId};
 use crate::json::NotCanonical;
+use crate::submitted::Counts;
 use crate::timestamp::Timestamp;
 use alloc::format;
 use alloc::string::String;
@@ -87,6 +88,7 @@ pub struct Fault {
 pub struct Chain {
     links: Links,
     file: Sha256,
+    counts: Counts,
 }
 
 /// What a chain says of its frames, which its [`Links`] say.
@@ -104,7 +106,14 @@ impl Chain {
         Self {
             links: Links::new(tenant, run),
             file: Sha256::new(),
+            counts: Counts::default(),
         }
+    }
+
+    /// How far agents' keys have counted. Whether a frame counts on is not asked by [`Chain::extend`], since it is a
+    /// check of its own; who places one asks before ([`Counts::check`]).
+    pub fn counts(&self) -> &Counts {
+        &self.counts
     }
 
     /// Plain SHA-256 of `frames.ndjson`: every line with its newline.
@@ -134,6 +143,9 @@ impl Chain {
         let hash = leaf_hash_in(bytes, &mut file, self.file_bytes());
         self.links.extend(&frame, Line { bytes, hash }, seen)?;
         self.file = file;
+        if let Some(submitted) = &frame.submitted {
+            self.counts.take(submitted);
+        }
         Ok(frame)
     }
 

@@ -11,7 +11,7 @@ mod vocabulary;
 pub use draft::Draft;
 pub use shape::{
     check_actor, check_body, check_key, check_links, check_media, check_name, check_payloads,
-    check_trace, signature,
+    check_submitted, check_trace, signature,
 };
 pub use vocabulary::{ActorType, Kind, Rel, Status};
 

@@ -23,6 +23,11 @@ pub fn commitment(salt: &[u8; 32], payload: &[u8]) -> Hash {
     committer.finish()
 }
 
+/// Whether a payload is the one that a commitment and a length after padding are of.
+pub fn is_committed(commit: &Hash, size: u64, salt: &[u8; 32], payload: &[u8]) -> bool {
+    commitment(salt, payload) == *commit && padded_size(payload.len() as u64) == size
+}
+
 /// A commitment over a payload that arrives in pieces.
 #[derive(Clone)]
 pub struct Committer(Sha256);
@@ -106,6 +111,17 @@ mod tests {
         for size in [0, 1, 255, 257, 65_792, 69_631] {
             assert!(!is_bucket(size), "{size}");
         }
+    }
+
+    #[test]
+    fn a_commitment_is_of_one_payload_salt_and_size() {
+        let (salt, payload) = ([7; 32], b"yes");
+        let commit = commitment(&salt, payload);
+        assert!(is_committed(&commit, 256, &salt, payload));
+        assert!(!is_committed(&commit, 512, &salt, payload));
+        assert!(!is_committed(&commit, 256, &[8; 32], payload));
+        assert!(!is_committed(&commit, 256, &salt, b"no"));
+        assert!(!is_committed(&Hash([0; 32]), 256, &salt, payload));
     }
 
     #[test]

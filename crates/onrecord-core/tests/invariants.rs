@@ -60,6 +60,7 @@ impl Run {
             payloads: (0..payloads).map(payload).collect(),
             links: links.iter().map(link).collect(),
             trace: None,
+            submitted: None,
         };
         let at = "2026-08-09T11:00:00.000000Z".parse().unwrap();
         let bytes = self.0.place(&draft, at).unwrap();

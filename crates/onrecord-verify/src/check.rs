@@ -1,6 +1,7 @@
 //! What all checks write into, and how the report comes of it.
 
 use crate::code::{Code, Stage, Status};
+use crate::presented::Matched;
 use crate::proof::Proven;
 use crate::report::{Facts, Findings, Line, LineState, PROVES, Payloads, Report, Verdict, What};
 use crate::statement::Signer;
@@ -27,6 +28,8 @@ pub(crate) struct Check<'a> {
     pub ledger: Option<String>,
     /// Receipts that are of this run.
     pub receipts: usize,
+    /// Presented payloads that are of this run.
+    pub presented: Vec<Matched>,
 }
 
 impl<'a> Check<'a> {
@@ -42,6 +45,7 @@ impl<'a> Check<'a> {
             completeness: None,
             ledger: None,
             receipts: 0,
+            presented: Vec::new(),
         }
     }
 
@@ -121,6 +125,7 @@ impl<'a> Check<'a> {
             completeness,
             ledger,
             payloads: self.payloads,
+            presented: self.presented,
             meaning: self.meaning,
             findings,
             more_findings,

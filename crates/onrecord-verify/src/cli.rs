@@ -3,7 +3,7 @@
 use crate::code::Code;
 use crate::render::{is_unsafe, render};
 use crate::report::Report;
-use crate::{LedgerCopy, Options, TRUST_BYTES, Trust, parse_receipts, verify};
+use crate::{LedgerCopy, Options, TRUST_BYTES, Trust, parse_presented, parse_receipts, verify};
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::File;
@@ -22,6 +22,8 @@ Usage: onrecord-verify [OPTIONS] FILE        (FILE - reads standard input)
   --full           withheld payloads are a gap (exit code 2)
   --ledger FILE    your own copy of the ledger (ledger.tar), to find second seals and split views
   --receipts FILE  receipts that you kept ({run, seq, hash, at} a line), to find truncation
+  --present FILE   payloads with their salts ({commit, salt, data} a line, data in base64), such as those
+                   that an agent kept; may be given several times
   --json           the report as one line of JSON
   --help, --version
 
@@ -30,6 +32,8 @@ not trusted; 3 the input cannot be checked, or wrong usage.
 ";
 /// Bytes of a file of receipts.
 const RECEIPTS_BYTES: usize = 256 << 20;
+/// Bytes of a file of presented payloads.
+const PRESENTED_BYTES: usize = 256 << 20;
 
 /// Where the command line reads and writes; given by the caller, so that it can be tried.
 pub struct Surroundings<'a> {
@@ -145,6 +149,7 @@ struct Arguments {
     full: bool,
     ledger: Option<PathBuf>,
     receipts: Option<PathBuf>,
+    presented: Vec<PathBuf>,
     file: PathBuf,
 }
 
@@ -177,6 +182,12 @@ impl Arguments {
                 "--receipts" => Some(&mut parsed.receipts),
                 _ => None,
             };
+            if name == "--present" {
+                let value = inline.or_else(|| args.next());
+                let value = value.ok_or_else(|| format!("{name} needs a FILE"))?;
+                parsed.presented.push(value.into());
+                continue;
+            }
             if let Some(slot) = slot {
                 let value = inline
                     .or_else(|| args.next())
@@ -226,11 +237,19 @@ impl Arguments {
                 parse_receipts(&text).map_err(|error| format!("{}: {error}", path.display()))?
             }
         };
+        let mut presented = Vec::new();
+        for path in &self.presented {
+            let text = read_text(path, PRESENTED_BYTES)
+                .map_err(|error| format!("{}: {error}", path.display()))?;
+            let of_file = parse_presented(&text);
+            presented.extend(of_file.map_err(|error| format!("{}: {error}", path.display()))?);
+        }
         Ok(Options {
             trust,
             full: self.full,
             ledger,
             receipts,
+            presented,
         })
     }
 

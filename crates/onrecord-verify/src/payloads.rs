@@ -2,6 +2,7 @@
 
 use crate::check::Check;
 use crate::code::{Code, Stage};
+use crate::presented::{Matched, Presented};
 use crate::tar::{Body, LineEnd, TarError};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +11,7 @@ use onrecord_core::digest::Hash;
 use onrecord_core::frame::{Frame, PayloadRef};
 use onrecord_core::json::{self, Limits};
 use onrecord_core::payload::{Committer, padded_size};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
 
 /// Bytes of a line of `disclosures.ndjson`: about 220 are needed.
@@ -68,6 +69,9 @@ pub(crate) struct Ledger {
 /// What the states mean for the verdict.
 pub(crate) struct Demands<'a> {
     pub full: bool,
+    pub presented: &'a [Presented],
+    /// Whether all frames could be read.
+    pub whole: bool,
     /// `None` where certificates cannot be looked up.
     pub certificates: Option<&'a Certificates>,
 }
@@ -332,7 +336,43 @@ impl Ledger {
                 matches!(one.told, Some(Told::Other(State::Withheld)))
             });
         }
-        skip_counts(check);
+        let shown = self.present(check, demands);
+        skip_counts(check, shown);
+    }
+
+    /// Holds what is presented against the commitments; how many of the payloads that were kept are among it.
+    fn present(&self, check: &mut Check<'_>, demands: &Demands<'_>) -> u64 {
+        let mut kept = BTreeSet::new();
+        for one in demands.presented {
+            let commit = one.commit;
+            match self.find(&commit).map(|at| &self.records[at]) {
+                // Behind a broken frame there may be others.
+                None if !demands.whole => {
+                    check.skip(format!(
+                        "presented payload {commit}, which is in no frame that could be read"
+                    ));
+                }
+                None => check.push(
+                    Stage::Payloads,
+                    Code::PayloadCommit,
+                    format!("{commit}, which is presented, is no payload's here"),
+                ),
+                Some(record) if one.is(record.size) => {
+                    let seq = record.seq;
+                    check.presented.push(Matched { commit, seq });
+                    if !record.kept {
+                        kept.insert(commit);
+                    }
+                }
+                Some(record) => check.push_at(
+                    Stage::Payloads,
+                    Code::PayloadCommit,
+                    record.seq,
+                    format!("what is presented for payload {commit} is not what was committed to"),
+                ),
+            }
+        }
+        kept.len() as u64
     }
 
     fn each(
@@ -361,12 +401,15 @@ impl Certificate {
     }
 }
 
-fn skip_counts(check: &mut Check<'_>) {
+fn skip_counts(check: &mut Check<'_>, shown: u64) {
     let counts = check.payloads.clone();
     for (count, what) in [
         (counts.withheld, "withheld payloads"),
         (counts.erased, "erased payloads"),
-        (counts.not_kept, "payloads that the agent kept"),
+        (
+            counts.not_kept.saturating_sub(shown),
+            "payloads that the agent kept",
+        ),
     ] {
         if count > 0 {
             check.skip(format!("the content of {count} {what}"));

@@ -71,6 +71,13 @@ fn write_report(out: &mut String, report: &Report) -> std::fmt::Result {
             one.missing,
             one.not_kept
         )?;
+        for one in &report.presented {
+            let (commit, seq) = (one.commit, one.seq);
+            writeln!(
+                out,
+                "Presented     ok: {commit} is the payload of frame {seq}"
+            )?;
+        }
         write_meaning(out, report)?;
     }
     if !report.findings.is_empty() {

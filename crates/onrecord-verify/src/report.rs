@@ -1,6 +1,7 @@
 //! The report: one verdict, what it rests on, and what was not checked (spec: `docs/spec/verification.md`).
 
 use crate::code::{Code, Stage, Status};
+use crate::presented::Matched;
 use onrecord_core::digest::Hash;
 use onrecord_core::invariants::Meaning;
 use onrecord_core::timestamp::Timestamp;
@@ -172,6 +173,9 @@ pub struct Report {
     pub ledger: Line,
     /// The payloads.
     pub payloads: Payloads,
+    /// Payloads that were presented, and are those that frames committed to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub presented: Vec<Matched>,
     /// Warnings about what the run means, which never change the verdict.
     pub meaning: Meaning,
     /// Every failed check, the gravest first.

@@ -176,6 +176,8 @@ impl Run {
     fn account(&self, check: &mut Check<'_>, options: &Options) {
         let demands = Demands {
             full: options.full,
+            presented: &options.presented,
+            whole: !self.frames.broken,
             certificates: Some(&self.lines.certificates).filter(|_| !self.lines.failed),
         };
         self.frames.payloads.finish(check, &demands);

@@ -5,13 +5,12 @@ use crate::code::{Code, Stage};
 use crate::trust::{AgentKey, Trust};
 use onrecord_core::digest::Hash;
 use onrecord_core::frame::{ActorType, Frame, Kind, Submitted, signature};
-use onrecord_core::submitted::message;
-use std::collections::BTreeMap;
+use onrecord_core::submitted::{Counts, message};
 
 /// The counts of all agents' keys in a run.
 #[derive(Default)]
 pub(crate) struct Agents {
-    counts: BTreeMap<Hash, u64>,
+    counts: Counts,
     /// Of a turn only: counts rise and may leave gaps.
     sparse: bool,
     unpinned: u64,
@@ -87,22 +86,10 @@ impl Agents {
 
     /// `n` is 1, 2, 3 … for each key.
     fn count(&mut self, submitted: &Submitted) -> Result<(), String> {
-        let last = self
-            .counts
-            .get(&submitted.keyid)
-            .copied()
-            .unwrap_or_default();
-        let fits = if self.sparse {
-            submitted.n > last
-        } else {
-            submitted.n == last + 1
-        };
-        self.counts.insert(submitted.keyid, submitted.n);
-        if fits {
-            Ok(())
-        } else {
-            Err(format!("n is {} after {last}", submitted.n))
-        }
+        let counted = self.counts.check(submitted, self.sparse);
+        // A hole is told once.
+        self.counts.take(submitted);
+        counted.map_err(|error| error.to_string())
     }
 
     fn verify(

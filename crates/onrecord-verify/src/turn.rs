@@ -171,6 +171,8 @@ impl Turn {
         // The certificates stand in the ledger, which does not come with a turn.
         let demands = Demands {
             full: options.full,
+            presented: &options.presented,
+            whole: !broken,
             certificates: None,
         };
         self.payloads.finish(check, &demands);

@@ -88,6 +88,7 @@ impl Shape {
                 payloads,
                 links: Vec::new(),
                 trace: None,
+                submitted: None,
             };
             each(&chain.place(&draft, AT.parse().unwrap()).unwrap());
         };

@@ -35,6 +35,7 @@ fn lines() -> Vec<Vec<u8>> {
             payloads: Vec::new(),
             links: Vec::new(),
             trace: None,
+            submitted: None,
         };
         let at = "2026-08-09T11:00:00.000000Z".parse().unwrap();
         let mut line = chain.place(&draft, at).unwrap();

@@ -146,8 +146,8 @@ fn filled(keys: &Path, source: &RootSource) -> String {
     let vault = opened(keys, source, true).unwrap();
     let (first, origin) = tenant();
     wait(vault.create_tenant(&"t_000000000000".parse().unwrap(), &origin)).unwrap();
-    let made = wait(vault.create_tenant(&first, &origin)).unwrap();
-    made.seal().public().spki.clone()
+    wait(vault.create_tenant(&first, &origin)).unwrap();
+    wait(vault.new_seal_key(&first)).unwrap().spki
 }
 
 fn public(keys: &Path, source: &RootSource) -> String {
@@ -155,7 +155,8 @@ fn public(keys: &Path, source: &RootSource) -> String {
     let (tenant, origin) = tenant();
     let keys = wait(vault.tenant(&tenant, &origin)).unwrap();
     keys.new_run(&new_run_id(1).unwrap()).unwrap();
-    keys.seal().public().spki.clone()
+    let seals = wait(vault.read_seal_keys(&tenant)).unwrap();
+    seals[0].1.public().spki.clone()
 }
 
 fn moved(keys: &Path, old: &RootSource, new: &RootSource) -> Result<usize, VaultError> {

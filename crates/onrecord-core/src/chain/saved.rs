@@ -2,7 +2,8 @@
 //!
 //! Numbers are LEB128, times 8 bytes little-endian, texts and lists have their length in front. In order:
 //! the version, tenant, run, places, flags, frame 0, time, turns, the open turn, the tree, the head, the
-//! file's length and hash so far, frames of each kind, payloads. What follows from the rest is left out:
+//! file's length and hash so far, frames of each kind, payloads; in version 2, which is that of runs with frames
+//! that agents signed, how many keys did, and of each its id and how far it counted. What follows from the rest is left out:
 //! how many nodes a tree has, the head of an odd tree, which is its last node, and how many bytes the hash
 //! still holds back.
 
@@ -13,6 +14,7 @@ use crate::frame::{Kind, Status};
 use crate::id::{RunId, TenantId};
 use crate::json;
 use crate::merkle::Frontier;
+use crate::submitted::Counts;
 use crate::timestamp::Timestamp;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -24,6 +26,7 @@ use sha2::digest::common::hazmat::{SerializableState as _, SerializedState};
 
 /// Of the layout. It cannot be `{`, with which the JSON of the first databases begins.
 const VERSION: u8 = 1;
+const WITH_COUNTS: u8 = 2;
 
 const ENDED: u8 = 1;
 const OPENED: u8 = 1 << 1;
@@ -40,7 +43,11 @@ impl Chain {
     /// The state as bytes; some 400 in a run of a thousand frames.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(512);
-        out.push(VERSION);
+        out.push(if self.counts.is_empty() {
+            VERSION
+        } else {
+            WITH_COUNTS
+        });
         put_text(&mut out, self.tenant.as_str());
         put_text(&mut out, self.run.as_str());
         put_number(&mut out, self.next);
@@ -70,6 +77,14 @@ impl Chain {
             put_number(&mut out, self.kinds.get(kind).copied().unwrap_or_default());
         }
         put_number(&mut out, self.payloads);
+        if !self.counts.is_empty() {
+            let counts = self.counts.iter();
+            put_number(&mut out, counts.len() as u64);
+            for (keyid, n) in counts {
+                out.extend_from_slice(&keyid.0);
+                put_number(&mut out, n);
+            }
+        }
         out
     }
 
@@ -78,9 +93,12 @@ impl Chain {
         let (&version, rest) = bytes.split_first()?;
         match version {
             b'{' => from_json(bytes),
-            VERSION => {
+            VERSION | WITH_COUNTS => {
                 let mut source = Source { rest };
-                let chain = source.chain()?;
+                let mut chain = source.chain()?;
+                if version == WITH_COUNTS {
+                    chain.counts = source.counts()?;
+                }
                 source.rest.is_empty().then_some(chain)
             }
             _ => None,
@@ -186,7 +204,21 @@ impl<'a> Source<'a> {
             payloads: self.number()?,
             outcome,
         };
-        Some(Chain { links, file })
+        Some(Chain {
+            links,
+            file,
+            counts: Counts::default(),
+        })
+    }
+
+    fn counts(&mut self) -> Option<Counts> {
+        let mut counts = Counts::default();
+        for _ in 0..self.number()? {
+            let keyid = Hash(self.array()?);
+            counts.set(keyid, self.number()?);
+        }
+        // Without any it would be the other version.
+        (!counts.is_empty()).then_some(counts)
     }
 
     fn take(&mut self, length: usize) -> Option<&'a [u8]> {
@@ -308,5 +340,9 @@ fn from_json(bytes: &[u8]) -> Option<Chain> {
         outcome: saved.outcome,
     };
     let file = Sha256::deserialize(&state).ok()?;
-    Some(Chain { links, file })
+    Some(Chain {
+        links,
+        file,
+        counts: Counts::default(),
+    })
 }

@@ -1,6 +1,6 @@
 //! Writing a frame: a draft, and its canonical bytes at a place.
 
-use super::{Actor, FORMAT, Kind, Link, PayloadRef, Redaction, Trace};
+use super::{Actor, FORMAT, Kind, Link, PayloadRef, Redaction, Submitted, Trace};
 use crate::digest::Hash;
 use crate::id::{RunId, TenantId};
 use crate::json::write_string;
@@ -29,6 +29,8 @@ pub struct Draft {
     pub links: Vec<Link>,
     /// Trace context.
     pub trace: Option<Trace>,
+    /// The agent's signature.
+    pub submitted: Option<Submitted>,
 }
 
 impl Draft {
@@ -74,6 +76,10 @@ impl Draft {
         plain(&mut out, run.as_str().as_bytes());
         put(&mut out, r#","seq":"#);
         number(&mut out, seq);
+        if let Some(one) = &self.submitted {
+            put(&mut out, r#","submitted":"#);
+            submitted(&mut out, one);
+        }
         put(&mut out, r#","tenant":"#);
         plain(&mut out, tenant.as_str().as_bytes());
         if let Some(one) = &self.trace {
@@ -148,6 +154,16 @@ fn redaction(out: &mut Vec<u8>, one: &Redaction) {
     if let Ok(bytes) = serde_json::to_vec(one) {
         out.extend_from_slice(&bytes);
     }
+}
+
+fn submitted(out: &mut Vec<u8>, one: &Submitted) {
+    put(out, r#"{"keyid":"#);
+    plain(out, &one.keyid.digits());
+    put(out, r#","n":"#);
+    number(out, one.n);
+    put(out, r#","sig":"#);
+    write_string(out, &one.sig);
+    out.push(b'}');
 }
 
 fn trace(out: &mut Vec<u8>, one: &Trace) {

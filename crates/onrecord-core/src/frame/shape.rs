@@ -143,7 +143,8 @@ pub fn check_links(links: Option<&[Link]>) -> Result<(), String> {
     }
 }
 
-pub(super) fn check_submitted(submitted: &Submitted) -> Result<(), String> {
+/// A signature: `n` counts from 1, `sig` are 64 bytes in base64.
+pub fn check_submitted(submitted: &Submitted) -> Result<(), String> {
     if submitted.n == 0 {
         return Err("submitted.n: counts from 1".into());
     }

@@ -88,23 +88,32 @@ fn link() -> impl Strategy<Value = Link> {
 fn draft() -> impl Strategy<Value = Draft> {
     let trace = (text(), text()).prop_map(|(span_id, trace_id)| Trace { span_id, trace_id });
     let time = (0..4_000_000_000_000_000i64).prop_map(|at| Timestamp::from_micros(at).unwrap());
-    let rest = (option::of(time), option::of(0..9u64), option::of(trace));
+    let submitted = (hash(), any::<u32>(), text()).prop_map(|(keyid, n, sig)| Submitted {
+        keyid,
+        n: n.into(),
+        sig,
+    });
+    let signed = (option::of(trace), option::of(submitted));
+    let rest = (option::of(time), option::of(0..9u64), signed);
     let many = (
         collection::vec(payload(), 0..3),
         collection::vec(link(), 0..3),
     );
     let kind = sample::select(Kind::ALL);
     (kind, text(), actor(), body(), many, rest).prop_map(
-        |(kind, key, actor, body, (payloads, links), (occurred_at, turn, trace))| Draft {
-            kind,
-            key,
-            occurred_at,
-            turn,
-            actor,
-            body,
-            payloads,
-            links,
-            trace,
+        |(kind, key, actor, body, (payloads, links), (occurred_at, turn, (trace, submitted)))| {
+            Draft {
+                kind,
+                key,
+                occurred_at,
+                turn,
+                actor,
+                body,
+                payloads,
+                links,
+                trace,
+                submitted,
+            }
         },
     )
 }
@@ -228,6 +237,7 @@ proptest! {
         also("links", json!(draft.links), !draft.links.is_empty());
         also("occurred_at", json!(draft.occurred_at), draft.occurred_at.is_some());
         also("payloads", json!(draft.payloads), !draft.payloads.is_empty());
+        also("submitted", json!(draft.submitted), draft.submitted.is_some());
         also("trace", json!(draft.trace), draft.trace.is_some());
         also("turn", json!(draft.turn), draft.turn.is_some());
         prop_assert_eq!(members, expected);
