@@ -7,6 +7,7 @@ use crate::client::Client;
 use crate::start::{RootSource, TransitSource, rewrap_root};
 use anyhow::{Context as _, bail};
 use clap::Subcommand;
+use onrecord_core::id::RunId;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -49,6 +50,9 @@ struct StatusArgs {
 /// Arguments of `onrecord keys rotate`.
 #[derive(clap::Args)]
 struct RotateArgs {
+    /// Only the keys of this run, within their epoch
+    #[arg(long, value_name = "RUN", conflicts_with = "no_wait")]
+    run: Option<RunId>,
     /// Return when it has begun; the server goes on
     #[arg(long)]
     no_wait: bool,
@@ -119,6 +123,18 @@ pub async fn run(args: KeysArgs) -> anyhow::Result<()> {
         }
         KeysCommand::Rotate(args) => {
             let (args, client) = args.client()?;
+            if let Some(run) = args.run {
+                let path = format!("/v1/runs/{run}/keys/rotation");
+                let (_, done): (_, Value) = client.post(&path, &json!({})).await?;
+                if args.json {
+                    return show(&format!("{done}\n"));
+                }
+                let count = &done["rewrapped"];
+                tell(format_args!(
+                    "{run} has new keys; those of {count} payloads were wrapped again"
+                ));
+                return Ok(());
+            }
             let before: Value = client.read(PATH).await?;
             let (_, begun): (_, Value) = client.post(PATH, &json!({})).await?;
             if args.no_wait {

@@ -146,6 +146,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(tokens::read_token, tokens::revoke_token))
         .routes(routes!(tenants::create_tenant))
         .routes(routes!(rotations::rotate, rotations::read_rotations))
+        .routes(routes!(rotations::rotate_run))
         .routes(routes!(presentation::present_payload))
         .routes(routes!(signing_keys::list_signing_keys))
         .routes(routes!(signing_keys::rotate_seal_key))

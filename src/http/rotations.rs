@@ -2,7 +2,7 @@
 
 use super::App;
 use super::problem::Problem;
-use super::request::Authenticated;
+use super::request::{Authenticated, RunPath};
 use crate::access::Role;
 use crate::record::Rotations;
 use axum::extract::State;
@@ -89,6 +89,37 @@ pub(crate) async fn rotate(
         axum::Json(RotationsBody::from(rotations)),
     )
         .into_response())
+}
+
+/// What became of a run's keys.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct RenewedBody {
+    /// The run.
+    run: String,
+    /// Keys of payloads that were wrapped again.
+    rewrapped: u64,
+}
+
+/// Renews the keys of a run: the keys of its payloads are wrapped with new ones, and the older ones are removed. No ciphertext is
+/// touched. Done again where it was cut off, it goes on.
+#[utoipa::path(
+    post, path = "/v1/runs/{run}/keys/rotation", tag = "administer", operation_id = "renewRun",
+    params(("run" = String, Path, description = "The run", pattern = "^[0-7][0-9A-HJKMNP-TV-Z]{25}$")),
+    responses(
+        (status = 200, description = "Done", body = RenewedBody),
+        (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done, or not to its end; ask again", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn rotate_run(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+    RunPath(run): RunPath,
+) -> Result<Response, Problem> {
+    caller.needs(&[Role::Admin])?;
+    let rewrapped = app.recorder.renew_run(caller, run.clone()).await?;
+    let run = run.to_string();
+    Ok(axum::Json(RenewedBody { run, rewrapped }).into_response())
 }
 
 /// Reads the epochs of the caller's tenant, and how far the move to the newest one is.

@@ -13,11 +13,13 @@
 
 use super::erasure::Finality;
 use super::hold;
-use crate::ledger;
+use crate::access::Caller;
+use crate::ledger::{self, Erasures};
 use crate::record::{RecordError, Recorder, commit, state_of};
 use crate::rotation;
 use crate::store;
-use crate::store::erasures::{ErasureRow, PartRow, Scope};
+use crate::store::erasures::{ErasureRow, PartRow, Scope, SurvivingKey};
+use crate::vault::TIERS;
 use onrecord_core::digest::Hash;
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::statement::{self, Predicate};
@@ -144,15 +146,25 @@ impl Recorder {
     ) -> Result<(), RecordError> {
         let all = matches!(erasure.scope, Scope::Tier(..) | Scope::Tenant);
         let version = match part.key_version {
-            Some(version) => version,
-            None => self.renew(tenant, erasure, part).await?,
+            Some(version) if part.certified => version,
+            // Whoever renewed the key meanwhile wrapped with it what this is about.
+            Some(version)
+                if self
+                    .read_run_keys(tenant, &part.run)
+                    .await?
+                    .tier_version(part.tier)
+                    == Some(version) =>
+            {
+                version
+            }
+            _ => self.renew(tenant, erasure, part).await?,
         };
         if !part.certified {
             while !self.certify(tenant, erasure, part, version).await? {}
         }
         if !part.keys_destroyed {
             if !all {
-                self.rewrap(tenant, part, version).await?;
+                self.rewrap(tenant, &part.run, part.tier, version).await?;
             }
             let epoch = self
                 .store
@@ -259,26 +271,76 @@ impl Recorder {
     async fn rewrap(
         &self,
         tenant: &TenantId,
-        part: &PartRow,
+        run: &RunId,
+        tier: i16,
         version: i16,
-    ) -> Result<(), RecordError> {
-        let keys = self.read_run_keys(tenant, &part.run).await?;
-        let mut last = None;
+    ) -> Result<u64, RecordError> {
+        let keys = self.read_run_keys(tenant, run).await?;
+        let mut tx = self.store.snapshot(tenant).await?;
+        let erasures = Erasures::of(&mut tx, tenant, run).await?;
+        commit(tx).await?;
+        // What the ledger says is erased does not survive, though its row be there still.
+        let survives = |row: &SurvivingKey| {
+            let tier = u8::try_from(tier).unwrap_or(u8::MAX);
+            erasures.covering(row.seq, tier, &row.commit).is_none()
+        };
+        let (mut last, mut count) = (None, 0);
         loop {
             self.go_on()?;
             let mut tx = self.store.begin_erasing(tenant).await?;
             let page = (last, ROWS);
-            let mut rows = store::erasures::surviving(&mut tx, part, version, page).await?;
+            let mut rows = store::erasures::surviving(&mut tx, (run, tier), version, page).await?;
+            last = rows.last().map(|row| row.commit);
+            rows.retain(survives);
             for row in &mut rows {
                 (row.wrapped_dek, row.key_version) =
-                    keys.rewrap(part.tier, &row.commit, row.key_version, &row.wrapped_dek)?;
+                    keys.rewrap(tier, &row.commit, row.key_version, &row.wrapped_dek)?;
             }
-            store::erasures::rewrapped(&mut tx, &part.run, &rows).await?;
+            store::erasures::rewrapped(&mut tx, run, &rows).await?;
             commit(tx).await?;
-            last = rows.last().map(|row| row.commit);
+            count += rows.len() as u64;
             if last.is_none() {
-                return Ok(());
+                return Ok(count);
             }
+            tracing::debug!(%run, tier, count, "keys of payloads are wrapped again");
         }
+    }
+
+    /// Renews the keys of a run, of every tier: the keys of its payloads are wrapped again, and the older ones of the run
+    /// removed. No ciphertext is touched. Returns how many were wrapped again. Where a crash cuts it off some payloads are
+    /// under the new keys and some under the old ones, all of which are there; done again, it brings all under one.
+    pub async fn renew_run(&self, caller: Caller, run: RunId) -> Result<u64, RecordError> {
+        let recorder = self.clone();
+        self.detached(async move {
+            let tenant = &caller.tenant;
+            // Erasures renew keys too, and count on the version that they chose.
+            let Some(turn) = recorder.store.erasing_turn(tenant).await? else {
+                return Err(RecordError::Busy);
+            };
+            let mut tx = recorder.store.snapshot(tenant).await?;
+            let found = store::runs::sizes(&mut tx, std::slice::from_ref(&run)).await?;
+            commit(tx).await?;
+            if found.is_empty() {
+                return Err(RecordError::NoRun(run));
+            }
+            let mut count = 0;
+            for tier in 0..i16::from(TIERS) {
+                let version = recorder.renew_run_key(tenant, &run, tier).await?.version();
+                let mut tx = recorder.store.begin_erasing(tenant).await?;
+                store::erasures::update_run(&mut tx, &run, version, 0).await?;
+                // From here on appends wrap with the new key.
+                commit(tx).await?;
+                recorder.forget_run_keys(tenant, &run);
+                count += recorder.rewrap(tenant, &run, tier, version).await?;
+                recorder
+                    .store
+                    .remove_run_keys(tenant, &run, tier, version)
+                    .await?;
+            }
+            recorder.forget_run_keys(tenant, &run);
+            turn.end().await?;
+            Ok(count)
+        })
+        .await
     }
 }

@@ -58,6 +58,7 @@ pub(crate) struct PartRow {
 
 /// The key of a payload that survives.
 pub(crate) struct SurvivingKey {
+    pub(crate) seq: u64,
     pub(crate) commit: Hash,
     pub(crate) key_version: i16,
     pub(crate) wrapped_dek: Vec<u8>,
@@ -310,13 +311,15 @@ pub(crate) async fn renewed(
     part: &PartRow,
     version: i16,
 ) -> Result<(), StoreError> {
-    sqlx::query("update erasure_parts set key_version = $4 where erasure = $1 and run = $2 and tier = $3 and key_version is null")
-        .bind(id.to_string())
-        .bind(Uuid::from(&part.run))
-        .bind(part.tier)
-        .bind(version)
-        .execute(&mut **tx)
-        .await?;
+    sqlx::query(
+        "update erasure_parts set key_version = $4 where erasure = $1 and run = $2 and tier = $3",
+    )
+    .bind(id.to_string())
+    .bind(Uuid::from(&part.run))
+    .bind(part.tier)
+    .bind(version)
+    .execute(&mut **tx)
+    .await?;
     Ok(())
 }
 
@@ -429,16 +432,16 @@ pub(crate) async fn certified(
 /// order of these.
 pub(crate) async fn surviving(
     tx: &mut Tx,
-    part: &PartRow,
+    (run, tier): (&RunId, i16),
     version: i16,
     (after, limit): (Option<Hash>, u32),
 ) -> Result<Vec<SurvivingKey>, StoreError> {
     let rows = sqlx::query(
-        "select commit, key_version, wrapped_dek from payloads
+        "select seq, commit, key_version, wrapped_dek from payloads
          where run = $1 and commit > $5 and tier = $2 and key_version < $3 and wrapped_dek <> '' order by commit limit $4",
     )
-    .bind(Uuid::from(&part.run))
-    .bind(part.tier)
+    .bind(Uuid::from(run))
+    .bind(tier)
     .bind(version)
     .bind(i64::from(limit))
     .bind(after.as_ref().map_or(&[][..], |commit| &commit.0[..]))
@@ -447,6 +450,7 @@ pub(crate) async fn surviving(
     rows.iter()
         .map(|row| {
             Ok(SurvivingKey {
+                seq: unsigned(row.try_get("seq")?, "payloads", "seq")?,
                 commit: hash(row.try_get("commit")?, "payloads", "commit")?,
                 key_version: row.try_get("key_version")?,
                 wrapped_dek: row.try_get("wrapped_dek")?,

@@ -113,10 +113,10 @@ pub(super) async fn check(
 /// A wrapped key of some tenant, with its label.
 fn first_key(folder: &Path) -> Result<Option<(String, Vec<u8>)>, VaultError> {
     for tenant in files::tenants(folder)? {
-        let path = folder.join(tenant.as_str()).join("seal.key");
+        let path = folder.join(tenant.as_str()).join("ledger.key");
         if path.exists() {
             let wrapped = files::read_hex(&path)?.to_vec();
-            return Ok(Some((label(&tenant, "seal"), wrapped)));
+            return Ok(Some((label(&tenant, "ledger"), wrapped)));
         }
     }
     Ok(None)

@@ -546,6 +546,73 @@ async fn a_failure_at_each_step_leaves_a_run_that_verifies_and_the_work_goes_on(
     }
 }
 
+/// An erasure that is cut off after its certificate, and others of the same tier before it goes on: what the ledger says is
+/// erased is not brought under a key that stays.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_certified_and_not_removed_is_not_renewed_by_others() {
+    let server = Server::start().await;
+    let api = &server.api;
+    let run = api.any_run().await.run.to_string();
+    for n in 0..3 {
+        observe(api, &run, &format!("k{n}"), &format!("said {n}"), json!({}))
+            .await
+            .is(201);
+    }
+    let mut sql = server.sql().await;
+    let broken = "create function broken() returns trigger language plpgsql as $$ begin
+           raise exception 'broken' using errcode = 'internal_error'; end $$;
+         create trigger broken before delete on keys.run_keys for each row execute function broken()";
+    sqlx::raw_sql(broken).execute(&mut sql).await.unwrap();
+    let first = api
+        .post(
+            "/v1/erasures",
+            &json!({"run": run, "tier": 2, "reason": "r"}),
+        )
+        .await
+        .is(201)
+        .json();
+    assert_eq!(
+        (&first["state"], &first["entries"]),
+        (&json!("requested"), &json!(1))
+    );
+    sqlx::raw_sql("drop trigger broken on keys.run_keys; drop function broken()")
+        .execute(&mut sql)
+        .await
+        .unwrap();
+    // Recorded since, it is not covered, and another erasure and a renewal of the keys come before the first goes on.
+    for n in 3..6 {
+        observe(api, &run, &format!("k{n}"), &format!("said {n}"), json!({}))
+            .await
+            .is(201);
+    }
+    let later = commit(api, &run, 5).await;
+    let second = erase(api, json!({"run": run, "commits": [later], "reason": "r"})).await;
+    assert_eq!(second["state"], "ciphertext_removed");
+    api.post(&format!("/v1/runs/{run}/keys/rotation"), &json!({}))
+        .await
+        .is(200);
+    let opens: i64 = sqlx::query_scalar(
+        "select count(*) from payloads join keys.run_keys using (run, tier) where payloads.key_version = run_keys.version and seq < 4",
+    )
+    .fetch_one(&mut sql)
+    .await
+    .unwrap();
+    assert_eq!(opens, 0, "no key is left for what is certified");
+    server
+        .app
+        .recorder
+        .erase_pending(server.app.finality)
+        .await
+        .unwrap();
+    let left: i64 = sqlx::query_scalar("select count(*) from payloads")
+        .fetch_one(&mut sql)
+        .await
+        .unwrap();
+    assert_eq!(left, 2);
+    let report = audited(api, &run).await;
+    assert_eq!((report.payloads.erased, report.payloads.disclosed), (4, 2));
+}
+
 /// Exports write to the ledger and so to checkpoints, which a broken table may not take.
 async fn audited_unless_broken(server: &Server, run: &str, table: &str) -> Option<Report> {
     match table {
@@ -706,4 +773,70 @@ async fn what_is_no_erasure_is_refused_and_a_retry_finds_its_own() {
     api.get("/v1/erasures?before=x")
         .await
         .problem(400, "malformed_parameter");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_keys_of_a_run_are_renewed_while_it_is_written_to() {
+    let server = Server::start().await;
+    let second = server.second().await;
+    let api = &server.api;
+    let run = api.any_run().await.run.to_string();
+    for n in 0..4 {
+        observe(
+            api,
+            &run,
+            &format!("k{n}"),
+            &format!("said {n}"),
+            json!({"tier": n}),
+        )
+        .await
+        .is(201);
+    }
+    let ciphertexts = |server: &Server| {
+        let url = server.database.url.clone();
+        async move {
+            let mut sql = <sqlx::PgConnection as sqlx::Connection>::connect(&url)
+                .await
+                .unwrap();
+            sqlx::query_as::<_, (Vec<u8>, Vec<u8>)>(
+                "select commit, ciphertext from payloads order by commit",
+            )
+            .fetch_all(&mut sql)
+            .await
+            .unwrap()
+        }
+    };
+    let before = ciphertexts(&server).await;
+    let path = format!("/v1/runs/{run}/keys/rotation");
+    let done = api.post(&path, &json!({})).await.is(200).json();
+    assert_eq!(done, json!({"run": run, "rewrapped": 4}));
+    assert_eq!(
+        ciphertexts(&server).await,
+        before,
+        "no ciphertext is touched"
+    );
+    observe(&second.api, &run, "k4", "said 4", json!({}))
+        .await
+        .is(201);
+    observe(api, &run, "k1", "said 1", json!({"tier": 1}))
+        .await
+        .is(200);
+    let keys: Vec<(i16, i16)> =
+        sqlx::query_as("select tier, version from keys.run_keys order by tier")
+            .fetch_all(&mut server.sql().await)
+            .await
+            .unwrap();
+    assert_eq!(keys, [(0, 1), (1, 2), (2, 3), (3, 4)]);
+    assert_eq!(audited(api, &run).await.payloads.disclosed, 5);
+    for role in ["agent", "compliance", "auditor"] {
+        api.role(role)
+            .await
+            .post(&path, &json!({}))
+            .await
+            .problem(403, "role_missing");
+    }
+    let unknown = "/v1/runs/01K7Q4Z8V2N5R3T6Y9B1C0D4E8/keys/rotation";
+    api.post(unknown, &json!({}))
+        .await
+        .problem(404, "run_not_found");
 }

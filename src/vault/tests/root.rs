@@ -145,7 +145,9 @@ fn said(result: Result<Vault, VaultError>) -> String {
 fn filled(keys: &Path, source: &RootSource) -> String {
     let vault = opened(keys, source, true).unwrap();
     let (first, origin) = tenant();
-    wait(vault.create_tenant(&"t_000000000000".parse().unwrap(), &origin)).unwrap();
+    let second = "t_000000000000".parse().unwrap();
+    wait(vault.create_tenant(&second, &origin)).unwrap();
+    wait(vault.new_seal_key(&second)).unwrap();
     wait(vault.create_tenant(&first, &origin)).unwrap();
     wait(vault.new_seal_key(&first)).unwrap().spki
 }
@@ -346,7 +348,7 @@ fn a_key_opens_in_its_place_alone_whether_or_not_the_service_knows_associated_da
         let public_key = filled(&keys, &source);
         assert_eq!(public(&keys, &source), public_key);
         let (first, origin) = tenant();
-        let name = |tenant: &str| keys.join(tenant).join("seal.key");
+        let name = |tenant: &str| keys.join(tenant).join("ledger.key");
         std::fs::copy(name("t_000000000000"), name(first.as_str())).unwrap();
         let vault = opened(&keys, &source, false).unwrap();
         let refused = wait(vault.tenant(&first, &origin)).map(|_| ());
