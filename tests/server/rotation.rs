@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sqlx::Executor as _;
 use std::path::PathBuf;
 
-const ROTATIONS: &str = "/v1/keys/rotations";
+pub const ROTATIONS: &str = "/v1/keys/rotations";
 
 /// What another process has: the same database and the same keys.
 struct Process {
@@ -80,7 +80,7 @@ async fn epochs_of_keys(server: &Server) -> Vec<(i32, i64)> {
 }
 
 /// A rotation of the server's own, seen to its end.
-async fn rotated(server: &Server) -> Value {
+pub async fn rotated(server: &Server) -> Value {
     let mut state = server.api.post(ROTATIONS, &json!({})).await.is(202).json();
     assert_eq!(state["state"], "rotating");
     while state["state"] == "rotating" {
@@ -127,11 +127,12 @@ async fn a_new_epoch_keeps_everything_and_the_old_key_is_gone() {
     // Runs go on and new ones open, in both servers and in one that starts now.
     let third = server.second().await;
     for (server, key) in [(&server, "a"), (&other, "b"), (&third, "c")] {
+        // The first thing that the other one does is to open a run: it has nothing but the old epoch in memory.
+        let new = server.api.any_run().await;
+        server.audit(&new.run.clone(), &[new]).await;
         open.push(said(server, &run, key).await);
         server.audit(&run, &open).await;
         server.audit(&sealed[0].run, &sealed).await;
-        let new = server.api.any_run().await;
-        server.audit(&new.run.clone(), &[new]).await;
     }
     assert_eq!(epochs_of_keys(&server).await, [(2, 20)]);
     // What was sent before is known again.
