@@ -28,7 +28,6 @@ pub(crate) use rotate::Rotations;
 use crate::access::{AccessError, Tokens};
 use crate::ledger::LedgerError;
 use crate::redact::RuleSet;
-use crate::store::keys::Added;
 use crate::store::{self, Failure, Store, StoreError};
 use crate::vault::{RunKeys, Vault, VaultError};
 use intake::IntakeError;
@@ -299,17 +298,6 @@ impl Recorder {
         Ok(())
     }
 
-    /// Whether the database of keys is that of these runs.
-    ///
-    /// # Errors
-    /// [`StoreError::NoKeys`]: it has none of a tenant that has runs.
-    pub async fn check_keys(&self) -> Result<(), RecordError> {
-        for (tenant, _) in self.store.tenants().await? {
-            self.store.check_keys(&tenant).await?;
-        }
-        Ok(())
-    }
-
     /// The keys of a tenant.
     pub(crate) async fn keys(
         &self,
@@ -352,23 +340,6 @@ impl Recorder {
                 Ok(keys.open_run(run, &wrapped)?)
             }
             other => Ok(other?),
-        }
-    }
-
-    /// Makes the keys of a new run, which are durable when this returns. A crash after it leaves keys that no run
-    /// uses, and never a run without keys.
-    async fn new_run_keys(&self, tenant: &TenantId, run: &RunId) -> Result<RunKeys, RecordError> {
-        let (keys, wrapped) = self.keys(tenant).await?.new_run(run)?;
-        if self.store.add_run_keys(tenant, run, &wrapped).await? == Added::Done {
-            return Ok(keys);
-        }
-        // Another process closed the epoch, and its successor's key was in the folder before.
-        let (keys, wrapped) = self.reread_keys(tenant).await?.new_run(run)?;
-        match self.store.add_run_keys(tenant, run, &wrapped).await? {
-            Added::Done => Ok(keys),
-            Added::EpochClosed => {
-                Err(store::contradiction("keys.epochs", "closed_at", tenant).into())
-            }
         }
     }
 

@@ -360,6 +360,9 @@ async fn an_old_copy_of_the_keys_folder_is_refused() {
     std::fs::rename(&newest, &aside).unwrap();
     let error = process.rotate().await.expect_err("an old folder");
     assert!(error.contains("old copy"), "{error}");
+    let started = onrecord::start::start(&server.database.config(server.data_dir.path())).await;
+    let error = started.err().expect("an old folder").to_string();
+    assert!(error.contains("old copy"), "{error}");
     std::fs::rename(&aside, &newest).unwrap();
     // A key that came back from a backup is destroyed again.
     let report = process.rotate().await.unwrap();
