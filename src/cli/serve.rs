@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How often runs that nobody writes to are looked for.
+/// How often runs that nobody writes to are looked for, and epochs that another process destroyed.
 const IDLE_CHECK: Duration = Duration::from_secs(60);
 /// Connections to the database, unless told otherwise.
 const CONNECTIONS: u32 = 16;
@@ -152,11 +152,14 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     recorder.resume_rotations().await?;
     let sweeper = tokio::spawn(async move {
         let mut ticks = tokio::time::interval(IDLE_CHECK);
-        if idle == 0 {
-            return;
-        }
         loop {
             ticks.tick().await;
+            if let Err(error) = recorder.refresh_keys().await {
+                tracing::warn!(%error, "the keys folder could not be looked at");
+            }
+            if idle == 0 {
+                continue;
+            }
             if let Err(error) = recorder.seal_idle(idle * 3_600).await {
                 tracing::warn!(%error, "idle runs could not be sealed");
             }

@@ -79,6 +79,17 @@ impl Recorder {
         true
     }
 
+    /// Lets go of epochs whose keys another process destroyed.
+    ///
+    /// # Errors
+    /// The database, or the folder of the keys.
+    pub async fn refresh_keys(&self) -> Result<(), RecordError> {
+        for (tenant, origin) in self.store.tenants().await? {
+            self.vault.refresh(&tenant, &origin).await?;
+        }
+        Ok(())
+    }
+
     /// Goes on with the rotations that were begun and not finished.
     ///
     /// # Errors
