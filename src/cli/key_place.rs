@@ -3,6 +3,7 @@
 use crate::start::{RootSource, TransitSource};
 use anyhow::{Context as _, bail};
 use std::path::PathBuf;
+use zeroize::Zeroizing;
 
 /// Where a server has its keys.
 #[derive(Clone, Debug, clap::Args)]
@@ -56,13 +57,13 @@ struct TransitArgs {
 
 /// A text that may be a key, and is not for logs.
 #[derive(Clone)]
-pub struct Digits(String);
+pub struct Digits(Zeroizing<String>);
 
 impl Digits {
     /// Takes any text: what it means is seen where it is used.
     #[expect(clippy::unnecessary_wraps, reason = "the shape of clap's parsers")]
     pub(super) fn parse(text: &str) -> Result<Self, std::convert::Infallible> {
-        Ok(Self(text.to_owned()))
+        Ok(Self(text.to_owned().into()))
     }
 
     /// A root key: the digits of one, or the file that has it.
@@ -71,7 +72,7 @@ impl Digits {
         if is_key {
             RootSource::Given(self.0.to_ascii_lowercase().into())
         } else {
-            RootSource::File(Some(self.0.clone().into()))
+            RootSource::File(Some(PathBuf::from(self.0.as_str())))
         }
     }
 }

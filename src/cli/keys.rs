@@ -14,10 +14,10 @@ use std::time::Duration;
 
 /// Where epochs are read, and rotations begun.
 const PATH: &str = "/v1/keys/rotations";
-/// How often it is asked how far a rotation is.
-const PAUSE: Duration = Duration::from_millis(300);
+/// How long it waits before it asks how far a rotation is: at first, and at most, since the answer counts keys.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(3));
 /// Answers after one another that say that nothing goes on, before that is believed: another process may do it.
-const PATIENCE: u32 = 20;
+const PATIENCE: u32 = 10;
 
 /// What is said of a rotation that does not go on.
 const STOPPED: &str = "it stopped; the server's log says why. Run the command again to go on";
@@ -190,7 +190,7 @@ fn newest(answer: &Value) -> Option<&Value> {
 
 /// Waits for the end of a rotation, and tells how far it is.
 async fn finished(client: &Client, mut answer: Value) -> anyhow::Result<Value> {
-    let (mut told, mut idle) = (Value::Null, 0);
+    let (mut told, mut idle, mut pause) = (Value::Null, 0, PAUSES.0);
     while answer["state"] == "rotating" {
         let is_moving = answer["here"] == true || answer["done"] != told;
         idle = if is_moving { 0 } else { idle + 1 };
@@ -201,7 +201,8 @@ async fn finished(client: &Client, mut answer: Value) -> anyhow::Result<Value> {
             tell(format_args!("{} of {} keys", answer["done"], answer["of"]));
             told = answer["done"].clone();
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(pause).await;
+        pause = (2 * pause).min(PAUSES.1);
         answer = client.read(PATH).await?;
     }
     Ok(answer)

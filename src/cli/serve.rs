@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How often runs that nobody writes to are looked for.
+/// How often runs that nobody writes to are looked for, and epochs that another process destroyed.
 const IDLE_CHECK: Duration = Duration::from_secs(60);
 /// How often erasures that are not final are looked for.
 const ERASURE_CHECK: Duration = Duration::from_secs(30);
@@ -170,11 +170,14 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     recorder.resume_rotations().await?;
     let sweeper = tokio::spawn(async move {
         let mut ticks = tokio::time::interval(IDLE_CHECK);
-        if idle == 0 {
-            return;
-        }
         loop {
             ticks.tick().await;
+            if let Err(error) = recorder.refresh_keys().await {
+                tracing::warn!(%error, "the keys folder could not be looked at");
+            }
+            if idle == 0 {
+                continue;
+            }
             if let Err(error) = recorder.seal_idle(idle * 3_600).await {
                 tracing::warn!(%error, "idle runs could not be sealed");
             }

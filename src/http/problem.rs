@@ -247,6 +247,20 @@ impl Problem {
         }
     }
 
+    fn key_service_unavailable() -> Self {
+        let problem = Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "key_service_unavailable",
+            "The service that has the root key does not do its part",
+            "it is away, sealed, or refuses the server's token; nothing was stored",
+            "Send the request again when the operator has mended it; the server's log says what it said.",
+        );
+        Self {
+            retry_after_s: Some(30),
+            ..problem
+        }
+    }
+
     fn storage_full() -> Self {
         let problem = Self::new(
             StatusCode::INSUFFICIENT_STORAGE,
@@ -640,6 +654,10 @@ impl From<RecordError> for Problem {
                 ..Self::busy()
             },
             RecordError::Unknown => Self::outcome_unknown(),
+            RecordError::Vault(error) if error.is_service() => {
+                span().in_scope(|| tracing::error!(%error, "the root key's service failed"));
+                Self::key_service_unavailable()
+            }
             RecordError::NoTenant(_)
             | RecordError::Vault(_)
             | RecordError::Rotation(_)

@@ -35,9 +35,8 @@ use crate::access::{AccessError, Agents, Tokens};
 use crate::ledger::LedgerError;
 use crate::redact::RuleSet;
 use crate::rotation::RotationError;
-use crate::store::keys::Added;
 use crate::store::{self, Failure, Store, StoreError};
-use crate::vault::{RunKeys, TenantKeys, Vault, VaultError, WrappedRunKey};
+use crate::vault::{RunKeys, TenantKeys, Vault, VaultError};
 use intake::IntakeError;
 use lru::LruCache;
 use onrecord_core::chain::Fault;
@@ -431,17 +430,6 @@ impl Recorder {
         Ok(())
     }
 
-    /// Whether the database of keys is that of these runs.
-    ///
-    /// # Errors
-    /// [`StoreError::NoKeys`]: it has none of a tenant that has runs.
-    pub async fn check_keys(&self) -> Result<(), RecordError> {
-        for (tenant, _) in self.store.tenants().await? {
-            self.store.check_keys(&tenant).await?;
-        }
-        Ok(())
-    }
-
     /// The keys of a tenant.
     pub(crate) async fn keys(&self, tenant: &TenantId) -> Result<Arc<TenantKeys>, RecordError> {
         if let Some(keys) = self.vault.known(tenant) {
@@ -478,48 +466,6 @@ impl Recorder {
                 Ok(keys.open_run(run, &wrapped)?)
             }
             other => Ok(other?),
-        }
-    }
-
-    /// Makes the keys of a new run, which are durable when this returns. A crash after it leaves keys that no run
-    /// uses, and never a run without keys.
-    async fn new_run_keys(&self, tenant: &TenantId, run: &RunId) -> Result<RunKeys, RecordError> {
-        self.add_run_keys(tenant, run, |keys| keys.new_run(run))
-            .await
-    }
-
-    /// Makes a new key of a tier of a run, durable when this returns. A crash after it leaves a key that nothing uses.
-    pub(crate) async fn renew_run_key(
-        &self,
-        tenant: &TenantId,
-        run: &RunId,
-        tier: i16,
-    ) -> Result<RunKeys, RecordError> {
-        let old = self.read_run_keys(tenant, run).await?;
-        let renew = |keys: &TenantKeys| {
-            let (keys, wrapped) = keys.renew(&old, tier, old.version() + 1)?;
-            Ok((keys, vec![wrapped]))
-        };
-        self.add_run_keys(tenant, run, renew).await
-    }
-
-    async fn add_run_keys(
-        &self,
-        tenant: &TenantId,
-        run: &RunId,
-        make: impl Fn(&TenantKeys) -> Result<(RunKeys, Vec<WrappedRunKey>), VaultError>,
-    ) -> Result<RunKeys, RecordError> {
-        let (keys, wrapped) = make(&*self.keys(tenant).await?)?;
-        if self.store.add_run_keys(tenant, run, &wrapped).await? == Added::Done {
-            return Ok(keys);
-        }
-        // Another process closed the epoch, and its successor's key was in the folder before.
-        let (keys, wrapped) = make(&*self.reread_keys(tenant).await?)?;
-        match self.store.add_run_keys(tenant, run, &wrapped).await? {
-            Added::Done => Ok(keys),
-            Added::EpochClosed => {
-                Err(store::contradiction("keys.epochs", "closed_at", tenant).into())
-            }
         }
     }
 

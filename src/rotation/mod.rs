@@ -26,16 +26,6 @@ pub enum RotationError {
     /// No such tenant.
     #[error("tenant {0} is not there")]
     NoTenant(TenantId),
-    /// The folder is not the one that the table tells of: an old copy of it, or not the one that all processes share.
-    #[error(
-        "the database knows epoch {known}, and the newest in the keys folder is {newest}: it is an old copy, or not the folder that all server processes share"
-    )]
-    Folder {
-        /// The newest epoch in the database.
-        known: i32,
-        /// The newest epoch in the folder.
-        newest: i32,
-    },
     /// Keys are under old epochs that were not there when all were wrapped again. No key was destroyed.
     #[error(
         "{left} keys of runs are still under epochs before {epoch}; their keys were not destroyed"
@@ -161,7 +151,7 @@ async fn next_epoch(store: &Store, vault: &Vault, tenant: &TenantId) -> Result<i
     let files = vault.epochs(tenant)?;
     let newest = files.last().copied().unwrap_or(0);
     if known > newest {
-        return Err(RotationError::Folder { known, newest });
+        return Err(VaultError::OldFolder { known, newest }.into());
     }
     let unfinished = !earlier(store, vault, tenant, newest).await?.is_empty();
     Ok(if unfinished { newest } else { newest + 1 })

@@ -1,7 +1,7 @@
 //! Epochs of a tenant: their key files made, and destroyed for good.
 
 use super::{TenantKeys, Vault, VaultError, files};
-use onrecord_core::id::TenantId;
+use onrecord_core::id::{Origin, TenantId};
 
 impl TenantKeys {
     /// The epoch under which new keys are wrapped: the newest in the folder when it was read.
@@ -17,6 +17,23 @@ impl Vault {
     /// [`VaultError::File`]: the folder cannot be read.
     pub fn epochs(&self, tenant: &TenantId) -> Result<Vec<i32>, VaultError> {
         files::epochs(&self.folder.join(tenant.as_str()))
+    }
+
+    /// Reads the keys of a tenant again where the folder has other epochs than this process: one that was destroyed is
+    /// then gone from here too, once whoever works with it lets go of it. Whether that was to be done.
+    ///
+    /// # Errors
+    /// As [`Vault::tenant`].
+    pub async fn refresh(&self, tenant: &TenantId, origin: &Origin) -> Result<bool, VaultError> {
+        let Some(keys) = self.known(tenant) else {
+            return Ok(false);
+        };
+        let there = self.epochs(tenant)?;
+        if there.len() == keys.epochs.len() && there.iter().all(|one| keys.epochs.contains_key(one))
+        {
+            return Ok(false);
+        }
+        self.reread(tenant, origin).await.map(|_| true)
     }
 
     /// Makes the key of an epoch, durable when this returns; false where it is there. Whoever opens the folder

@@ -60,6 +60,22 @@ pub enum VaultError {
         /// The epoch.
         epoch: i32,
     },
+    /// The folder is not the one that the database tells of.
+    #[error(
+        "the database knows epoch {known}, and the newest in the keys folder is {newest}: it is an old copy, or not the folder that all server processes share; put back the newest backup of it"
+    )]
+    OldFolder {
+        /// The newest epoch in the database.
+        known: i32,
+        /// The newest epoch in the folder.
+        newest: i32,
+    },
+    /// The newest epoch takes no new keys.
+    #[error("epoch {epoch} is closed, and no newer one is in the keys folder")]
+    EpochClosed {
+        /// The epoch.
+        epoch: i32,
+    },
     /// The newest epoch cannot be destroyed: keys are wrapped under it.
     #[error("epoch {epoch} is in use: no newer one is in the keys folder")]
     EpochInUse {
@@ -180,6 +196,13 @@ pub enum VaultError {
         /// The folder.
         path: PathBuf,
     },
+}
+
+impl VaultError {
+    /// Whether the service that has the root key may do it another time.
+    pub fn is_service(&self) -> bool {
+        matches!(self, Self::Service { .. })
+    }
 }
 
 /// All keys of a server.

@@ -266,6 +266,36 @@ fn a_renewed_key_wraps_what_is_new_and_what_survives() {
 }
 
 #[test]
+fn an_epoch_that_another_process_destroyed_is_gone_from_this_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (this, tenant, origin) = vault(folder.path());
+    let run = new_run_id(1).unwrap();
+    let keys = wait(this.create_tenant(&tenant, &origin)).unwrap();
+    let (_, wrapped) = keys.new_run(&run).unwrap();
+    assert!(!wait(this.refresh(&tenant, &origin)).unwrap());
+    let (other, ..) = vault(folder.path());
+    assert!(matches!(
+        other.destroy_epoch(&tenant, 1),
+        Err(VaultError::EpochInUse { epoch: 1 })
+    ));
+    assert!(wait(other.make_epoch(&tenant, 2)).unwrap());
+    assert!(!wait(other.make_epoch(&tenant, 2)).unwrap());
+    let newer = wait(other.tenant(&tenant, &origin)).unwrap();
+    let moved = newer.rewrap(&run, &wrapped[0]).unwrap();
+    assert_eq!((moved.epoch, moved.tier, moved.version), (2, 0, 0));
+    assert!(other.destroy_epoch(&tenant, 1).unwrap());
+    assert!(!other.destroy_epoch(&tenant, 1).unwrap());
+    assert!(wait(this.refresh(&tenant, &origin)).unwrap());
+    let keys = this.known(&tenant).unwrap();
+    assert_eq!(keys.epoch(), 2);
+    keys.open_run(&run, &[moved]).unwrap();
+    assert!(matches!(
+        keys.open_run(&run, &wrapped).map(|_| ()),
+        Err(VaultError::Epoch { epoch: 1 })
+    ));
+}
+
+#[test]
 fn what_was_recorded_before_there_was_a_fingerprint_key_is_known_again() {
     let folder = tempfile::tempdir().unwrap();
     let (first, tenant, origin) = vault(folder.path());

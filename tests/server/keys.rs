@@ -1,6 +1,7 @@
 //! The keys of runs in a database of their own.
 
 use crate::harness::{self, TestDatabase};
+use crate::rotation::{ROTATIONS, rotated};
 use crate::running::Server;
 use onrecord::postgres::Installation;
 use onrecord::store::Store;
@@ -50,6 +51,7 @@ async fn keys_in(database: &TestDatabase) -> Vec<(String, String)> {
 async fn a_dump_of_the_evidence_has_no_key_where_they_are_elsewhere() {
     let server = Server::start().await;
     let first = recorded(&server, "one").await;
+    let state = rotated(&server).await;
     let before = keys_in(&server.database).await;
     assert_eq!(before.len(), 4);
     let beside = dump(&server.database);
@@ -58,6 +60,8 @@ async fn a_dump_of_the_evidence_has_no_key_where_they_are_elsewhere() {
     // They are moved, with what is recorded afterwards.
     let keys = Arc::new(harness::database().await);
     let server = server.with_keys_in(keys.clone()).await;
+    let moved = server.api.get(ROTATIONS).await.is(200).json();
+    assert_eq!(moved, state, "what was known of epochs is known");
     let second = recorded(&server, "two").await;
     let frame = json!({"kind": "observation", "key": "more", "payloads": [{"name": "p", "text": "more words"}]});
     let more = server.api.frame(&first[0].run, &frame).await.is(201);
@@ -77,6 +81,11 @@ async fn a_dump_of_the_evidence_has_no_key_where_they_are_elsewhere() {
         assert!(!alone.contains(wrapped), "a key of {run}");
     }
     assert!(!alone.contains("keys.run_keys"));
+    // There they are moved from epoch to epoch as they were beside the evidence.
+    let state = rotated(&server).await;
+    assert_eq!((&state["done"], &state["of"]), (&json!(8), &json!(8)));
+    assert!(keys_in(&keys).await.iter().all(|key| !after.contains(key)));
+    server.audit(&second[0].run, &second).await;
 
     // A start that looks for them where they were makes nothing new there.
     let data_dir = server.data_dir.clone();

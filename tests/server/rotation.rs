@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sqlx::Executor as _;
 use std::path::PathBuf;
 
-const ROTATIONS: &str = "/v1/keys/rotations";
+pub const ROTATIONS: &str = "/v1/keys/rotations";
 
 /// What another process has: the same database and the same keys.
 struct Process {
@@ -80,7 +80,7 @@ async fn epochs_of_keys(server: &Server) -> Vec<(i32, i64)> {
 }
 
 /// A rotation of the server's own, seen to its end.
-async fn rotated(server: &Server) -> Value {
+pub async fn rotated(server: &Server) -> Value {
     let mut state = server.api.post(ROTATIONS, &json!({})).await.is(202).json();
     assert_eq!(state["state"], "rotating");
     while state["state"] == "rotating" {
@@ -127,11 +127,12 @@ async fn a_new_epoch_keeps_everything_and_the_old_key_is_gone() {
     // Runs go on and new ones open, in both servers and in one that starts now.
     let third = server.second().await;
     for (server, key) in [(&server, "a"), (&other, "b"), (&third, "c")] {
+        // The first thing that the other one does is to open a run: it has nothing but the old epoch in memory.
+        let new = server.api.any_run().await;
+        server.audit(&new.run.clone(), &[new]).await;
         open.push(said(server, &run, key).await);
         server.audit(&run, &open).await;
         server.audit(&sealed[0].run, &sealed).await;
-        let new = server.api.any_run().await;
-        server.audit(&new.run.clone(), &[new]).await;
     }
     assert_eq!(epochs_of_keys(&server).await, [(2, 20)]);
     // What was sent before is known again.
@@ -197,7 +198,7 @@ struct Step {
 const STEPS: [Step; 3] = [
     Step {
         name: "closing the old epoch",
-        spoil: "create trigger spoil before insert or update on keys.epochs for each row execute function spoil()",
+        spoil: "create trigger spoil before update on keys.epochs for each row execute function spoil()",
         mend: "drop trigger spoil on keys.epochs",
         said: "spoiled",
         between: &[(1, 8)],
@@ -359,8 +360,103 @@ async fn an_old_copy_of_the_keys_folder_is_refused() {
     std::fs::rename(&newest, &aside).unwrap();
     let error = process.rotate().await.expect_err("an old folder");
     assert!(error.contains("old copy"), "{error}");
+    let started = onrecord::start::start(&server.database.config(server.data_dir.path())).await;
+    let error = started.err().expect("an old folder").to_string();
+    assert!(error.contains("old copy"), "{error}");
     std::fs::rename(&aside, &newest).unwrap();
     // A key that came back from a backup is destroyed again.
     let report = process.rotate().await.unwrap();
     assert_eq!((report.epoch, report.destroyed), (2, vec![1]));
+}
+
+/// The program, with the server's address and token; what it printed, and what it said beside.
+fn program(server: &Server, args: &[&str], env: &[(&str, &str)]) -> (bool, String, String) {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_onrecord"))
+        .args(args)
+        .env_clear()
+        .env("ONRECORD_URL", &server.api.base)
+        .env("ONRECORD_TOKEN", server.api.token.as_deref().unwrap())
+        .envs(env.iter().copied())
+        .output()
+        .unwrap();
+    (
+        output.status.success(),
+        String::from_utf8(output.stdout).unwrap(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_command_line_rotates_and_moves_to_another_root_key() {
+    let server = Server::start().await;
+    let runs = recorded(&server).await;
+    let (done, status, _) = program(&server, &["keys", "status", "--json"], &[]);
+    let status: Value = serde_json::from_str(&status).unwrap();
+    assert!(done && status["state"] == "idle" && status["of"] == 8);
+    let (done, table, told) = program(&server, &["keys", "rotate"], &[]);
+    assert!(done, "{told}");
+    let lines: Vec<Vec<&str>> = table
+        .lines()
+        .map(|line| line.split_whitespace().take(2).collect())
+        .collect();
+    assert_eq!(lines, [["EPOCH", "KEYS"], ["1", "0"], ["2", "8"]]);
+    // What cannot be done is not said to be.
+    let process = Process::beside(&server).await;
+    let next = process.file(&server, "epoch-3.key");
+    std::fs::write(&next, "zz\n").unwrap();
+    let (done, _, told) = program(&server, &["keys", "rotate"], &[]);
+    assert!(!done && told.contains("it stopped"), "{told}");
+    std::fs::remove_file(&next).unwrap();
+
+    // A root key elsewhere: by a variable, which nothing prints, and then by a file that is made.
+    let (database, data_dir) = (server.database.clone(), server.data_dir.clone());
+    let (keys, folder) = (data_dir.path().join("keys"), data_dir.path().to_owned());
+    let keys = keys.to_str().unwrap();
+    let digits = "5eed".repeat(16);
+    let variables = [("ONRECORD_NEXT_ROOT_KEY", digits.as_str())];
+    let to_variable = ["keys", "rewrap-root", "--keys", keys, "--to-variable"];
+    let (done, printed, told) = program(&server, &to_variable, &variables);
+    assert!(done && printed.starts_with("4 key files"), "{told}");
+    let file = folder.join("elsewhere.key");
+    let to_file = [
+        "keys",
+        "rewrap-root",
+        "--keys",
+        keys,
+        "--json",
+        "--to-file",
+        file.to_str().unwrap(),
+    ];
+    let (done, _, error) = program(&server, &to_file, &[]);
+    assert!(!done && error.contains("provider: environment"), "{error}");
+    let variables = [("ONRECORD_ROOT_KEY", digits.as_str())];
+    let doctor = [
+        "doctor",
+        "--data-dir",
+        folder.to_str().unwrap(),
+        "--database-url",
+        &database.url,
+    ];
+    let (_, found, _) = program(&server, &doctor, &variables);
+    assert!(found.contains("of provider environment"), "{found}");
+    let (done, printed, told) = program(&server, &to_file, &variables);
+    assert!(done, "{told}");
+    assert_eq!(printed, "{\"wrapped\":4}\n");
+    for text in [&found, &printed, &told, &error] {
+        assert!(!text.contains("5eed5eed"), "{text}");
+    }
+    // The server that was left running signs and opens what it has, and the next one starts with the new root key alone.
+    let mut config = database.config(&folder);
+    let error = onrecord::start::start(&config)
+        .await
+        .err()
+        .expect("the old root key");
+    assert!(error.to_string().contains("rewrap-root"), "{error}");
+    config.root_key = RootSource::File(Some(file));
+    onrecord::start::start(&config)
+        .await
+        .expect("the new root key");
+    for receipts in &runs {
+        server.audit(&receipts[0].run, receipts).await;
+    }
 }
