@@ -8,6 +8,7 @@ use onrecord_core::frame::{Actor, ActorType};
 use onrecord_core::id::TenantId;
 use onrecord_verify::PublicKey;
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
@@ -65,11 +66,18 @@ impl AgentKeys {
     }
 }
 
-/// Finds the keys of agents. What another server process registers or revokes takes effect within [`LOOK_HOLDS`], what
-/// this one does at once.
+/// Finds the keys of agents. What another server process registers or revokes takes effect within twice
+/// [`LOOK_HOLDS`], what this one does at once.
 pub(crate) struct Agents {
     store: Store,
-    looks: RwLock<HashMap<TenantId, (Instant, Arc<AgentKeys>)>>,
+    looks: RwLock<HashMap<TenantId, Look>>,
+}
+
+struct Look {
+    at: Instant,
+    keys: Arc<AgentKeys>,
+    /// Whether somebody looks again, so that the others need not wait for it.
+    again: AtomicBool,
 }
 
 impl Agents {
@@ -83,8 +91,11 @@ impl Agents {
     /// Those that were looked up a moment ago; `None` where the database is to be asked.
     pub(crate) fn remembered(&self, tenant: &TenantId) -> Option<Arc<AgentKeys>> {
         let looks = self.looks.read().unwrap_or_else(PoisonError::into_inner);
-        let (at, keys) = looks.get(tenant)?;
-        (at.elapsed() < LOOK_HOLDS).then(|| keys.clone())
+        let look = looks.get(tenant)?;
+        let age = look.at.elapsed();
+        let holds = age < LOOK_HOLDS
+            || age < 2 * LOOK_HOLDS && look.again.swap(true, Ordering::Relaxed);
+        holds.then(|| look.keys.clone())
     }
 
     /// Forgets those of a tenant, after they changed.
@@ -101,7 +112,12 @@ impl Agents {
         tx.commit().await?;
         let keys = Arc::new(AgentKeys::of(rows)?);
         let mut looks = self.looks.write().unwrap_or_else(PoisonError::into_inner);
-        looks.insert(tenant.clone(), (at, keys.clone()));
+        let look = Look {
+            at,
+            keys: keys.clone(),
+            again: AtomicBool::new(false),
+        };
+        looks.insert(tenant.clone(), look);
         Ok(keys)
     }
 }
