@@ -1,6 +1,6 @@
 //! The keys that agents sign their frames with, as they were looked up a moment ago.
 
-use super::LOOK_HOLDS;
+use super::{AccessError, Caller, LOOK_HOLDS};
 use crate::store::signing_keys::SigningKeyRow;
 use crate::store::{self, Store, StoreError};
 use onrecord_core::digest::Hash;
@@ -9,7 +9,7 @@ use onrecord_core::id::TenantId;
 use onrecord_verify::PublicKey;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
 /// The keys of one tenant's agents.
@@ -71,7 +71,43 @@ impl AgentKeys {
 pub(crate) struct Agents {
     store: Store,
     looks: RwLock<HashMap<TenantId, Look>>,
+    replays: Replays,
 }
+
+/// Signatures of requests that were taken, for as long as they could be sent again.
+#[derive(Default)]
+struct Replays(Mutex<HashMap<[u8; 64], i64>>);
+
+impl Replays {
+    /// Whether a signature is taken for the first time.
+    fn take(&self, request: &SignedRequest, now: i64) -> bool {
+        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Now and then, so that it costs little and there are at most twice as many as have to be.
+        if taken.len() >= 1_024 && taken.len() == taken.capacity() {
+            taken.retain(|_, created| now - *created <= SIGNED_AGO_S);
+        }
+        taken.insert(request.sig, request.created).is_none()
+    }
+}
+
+/// A request that an agent signed, as it came.
+pub struct SignedRequest {
+    /// Whose key it says.
+    pub tenant: TenantId,
+    /// Which key it says.
+    pub keyid: Hash,
+    /// When, in seconds since 1970.
+    pub created: i64,
+    /// What is signed.
+    pub message: Vec<u8>,
+    /// The signature.
+    pub sig: [u8; 64],
+}
+
+/// How long ago a request may have been signed, in seconds by the database's clock.
+pub const SIGNED_AGO_S: i64 = 60;
+/// How far ahead of the database's clock that of a signer may be, in seconds.
+pub const SIGNED_AHEAD_S: i64 = 10;
 
 struct Look {
     at: Instant,
@@ -85,6 +121,7 @@ impl Agents {
         Self {
             store,
             looks: RwLock::default(),
+            replays: Replays::default(),
         }
     }
 
@@ -93,8 +130,8 @@ impl Agents {
         let looks = self.looks.read().unwrap_or_else(PoisonError::into_inner);
         let look = looks.get(tenant)?;
         let age = look.at.elapsed();
-        let holds = age < LOOK_HOLDS
-            || age < 2 * LOOK_HOLDS && look.again.swap(true, Ordering::Relaxed);
+        let holds =
+            age < LOOK_HOLDS || age < 2 * LOOK_HOLDS && look.again.swap(true, Ordering::Relaxed);
         holds.then(|| look.keys.clone())
     }
 
@@ -104,13 +141,46 @@ impl Agents {
         looks.remove(tenant);
     }
 
-    /// Looks them up in the database.
-    pub(crate) async fn look_up(&self, tenant: &TenantId) -> Result<Arc<AgentKeys>, StoreError> {
-        let at = Instant::now();
+    /// The agent that signed a request: strictly, within the window, and once in this process.
+    ///
+    /// # Errors
+    /// [`AccessError::Signature`], and why; an unknown key and a false signature are not told apart.
+    pub(crate) async fn caller(&self, request: &SignedRequest) -> Result<Caller, AccessError> {
+        let refused = |why: &str| Err(AccessError::Signature(why.to_owned()));
+        let (tenant, keyid) = (&request.tenant, &request.keyid);
+        let known = |keys: &AgentKeys| keys.key(keyid).is_some();
+        let keys = match self.remembered(tenant).filter(|keys| known(keys)) {
+            Some(keys) => keys,
+            // Not remembered: anybody may name any tenant here.
+            None => Arc::new(self.read(tenant).await?),
+        };
+        let key = keys.key(keyid).filter(|key| !key.revoked);
+        let Some(key) = key.filter(|key| key.key.verifies(&request.message, &request.sig)) else {
+            return refused("no key that counts made this signature over this request");
+        };
+        let now = self.store.now().await?.micros() / 1_000_000;
+        if !(now - SIGNED_AGO_S..=now + SIGNED_AHEAD_S).contains(&request.created) {
+            return refused("`created` is too long ago, or ahead, by the clock of the database");
+        }
+        if !self.replays.take(request, now) {
+            return refused(
+                "the request was taken already; sign another with a `created` or `nonce` of its own",
+            );
+        }
+        Ok(Caller::signing(tenant.clone(), *keyid, key.actor.clone()))
+    }
+
+    async fn read(&self, tenant: &TenantId) -> Result<AgentKeys, StoreError> {
         let mut tx = self.store.snapshot(tenant).await?;
         let rows = store::signing_keys::all(&mut tx, tenant).await?;
         tx.commit().await?;
-        let keys = Arc::new(AgentKeys::of(rows)?);
+        AgentKeys::of(rows)
+    }
+
+    /// Looks them up in the database.
+    pub(crate) async fn look_up(&self, tenant: &TenantId) -> Result<Arc<AgentKeys>, StoreError> {
+        let at = Instant::now();
+        let keys = Arc::new(self.read(tenant).await?);
         let mut looks = self.looks.write().unwrap_or_else(PoisonError::into_inner);
         let look = Look {
             at,

@@ -21,6 +21,7 @@ mod request;
 mod schema;
 mod seal_run;
 mod serve;
+mod signature;
 mod signing_keys;
 mod tenants;
 mod tokens;
