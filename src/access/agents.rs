@@ -135,10 +135,13 @@ impl Agents {
         holds.then(|| look.keys.clone())
     }
 
-    /// Forgets those of a tenant, after they changed.
-    pub(crate) fn forget(&self, tenant: &TenantId) {
-        let mut looks = self.looks.write().unwrap_or_else(PoisonError::into_inner);
-        looks.remove(tenant);
+    /// Looks again after they changed, so that whoever looked before the change does not come after it; or forgets them.
+    pub(crate) async fn changed(&self, tenant: &TenantId) {
+        if let Err(error) = self.look_up(tenant).await {
+            tracing::warn!(%tenant, %error, "keys of agents that changed could not be looked up");
+            let mut looks = self.looks.write().unwrap_or_else(PoisonError::into_inner);
+            looks.remove(tenant);
+        }
     }
 
     /// The agent that signed a request: strictly, within the window, and once in this process.
@@ -182,12 +185,14 @@ impl Agents {
         let at = Instant::now();
         let keys = Arc::new(self.read(tenant).await?);
         let mut looks = self.looks.write().unwrap_or_else(PoisonError::into_inner);
-        let look = Look {
-            at,
-            keys: keys.clone(),
-            again: AtomicBool::new(false),
-        };
-        looks.insert(tenant.clone(), look);
+        if looks.get(tenant).is_none_or(|known| known.at <= at) {
+            let look = Look {
+                at,
+                keys: keys.clone(),
+                again: AtomicBool::new(false),
+            };
+            looks.insert(tenant.clone(), look);
+        }
         Ok(keys)
     }
 }
