@@ -4,7 +4,7 @@ mod agents;
 mod tokens;
 
 pub(crate) use agents::Agents;
-pub use agents::{AgentKey, AgentKeys};
+pub use agents::{AgentKey, AgentKeys, SignedRequest};
 pub use tokens::{LOOK_HOLDS, Tokens};
 
 use crate::store::tokens::NewTokenRow;
@@ -77,6 +77,9 @@ pub enum AccessError {
     /// No token, or not one of ours, or an expired or revoked one: which, is not told.
     #[error("the token is missing, malformed, unknown, expired or revoked")]
     Unauthenticated,
+    /// The signature of a request is not taken, and why.
+    #[error("{0}")]
+    Signature(String),
     /// The token has none of the roles that are needed.
     #[error("the token has none of the roles {0}")]
     Role(String),
@@ -99,8 +102,10 @@ pub enum AccessError {
 pub struct Caller {
     /// The only tenant that it sees.
     pub tenant: TenantId,
-    /// Id of the token.
+    /// Id of the token; empty where the request was signed instead.
     pub token: String,
+    /// The key that the request was signed with.
+    key: Option<Hash>,
     name: String,
     roles: Vec<Role>,
     actor_type: Option<ActorType>,
@@ -212,6 +217,13 @@ pub(crate) async fn create(
 
 /// Whether the token of a caller opens anything still: what goes on for long asks again.
 pub async fn still_opens(store: &Store, caller: &Caller) -> Result<bool, AccessError> {
+    if let Some(keyid) = &caller.key {
+        let mut tx = store.snapshot(&caller.tenant).await?;
+        let rows = store::signing_keys::all(&mut tx, &caller.tenant).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        let keys = AgentKeys::of(rows)?;
+        return Ok(keys.key(keyid).is_some_and(|key| !key.revoked));
+    }
     let row = store.token(&caller.token).await?;
     Ok(row.is_some_and(|row| row.live))
 }
@@ -222,6 +234,7 @@ impl Caller {
         Self {
             tenant,
             token: String::new(),
+            key: None,
             name: "onrecord".to_owned(),
             roles: Vec::new(),
             actor_type: Some(ActorType::System),
@@ -232,6 +245,24 @@ impl Caller {
     /// The first of some roles that the token has.
     pub fn role_of(&self, roles: &[Role]) -> Option<Role> {
         roles.iter().copied().find(|role| self.roles.contains(role))
+    }
+
+    /// An agent that signed its request.
+    fn signing(tenant: TenantId, key: Hash, actor: String) -> Self {
+        Self {
+            tenant,
+            token: String::new(),
+            key: Some(key),
+            name: actor.clone(),
+            roles: vec![Role::Agent],
+            actor_type: Some(ActorType::Agent),
+            actor_id: Some(actor),
+        }
+    }
+
+    /// Whether the request was signed, and brought no token.
+    pub fn signs(&self) -> bool {
+        self.key.is_some()
     }
 
     /// Fails unless the token has one of the roles.

@@ -98,6 +98,7 @@ impl Caller {
         Self {
             tenant: row.tenant,
             token: row.id,
+            key: None,
             name: row.name,
             roles: row
                 .roles

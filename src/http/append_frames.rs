@@ -75,6 +75,12 @@ pub(crate) async fn append_frames(
     if has_media(&headers, NDJSON) {
         let single =
             headers.contains_key(header::IF_MATCH) || headers.contains_key("idempotency-key");
+        if caller.signs() {
+            // Lines are recorded as they come, before it is known whether the body is the one that was signed.
+            return Err(Problem::media_type(
+                "application/json: a request that is signed has one frame",
+            ));
+        }
         if signed || single {
             return Err(Problem::parameter(
                 "receipt, If-Match and Idempotency-Key",

@@ -3,10 +3,13 @@
 use super::App;
 use super::encoding::{Decoder, Encoding};
 use super::problem::Problem;
+use super::signature;
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
+use onrecord_core::digest::Hash;
+use sha2::{Digest as _, Sha256};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -136,6 +139,8 @@ impl Room {
 /// A body chunk by chunk, decoded.
 pub(crate) struct Chunks {
     stream: Option<axum::body::BodyDataStream>,
+    /// What the content has to come to, where its sender says so, and what has come.
+    digest: Option<(Hash, Sha256)>,
     decoder: Option<Decoder>,
     idle: Duration,
     limit: usize,
@@ -155,7 +160,11 @@ impl Chunks {
     ) -> Result<Self, Problem> {
         let decoder =
             Encoding::of(headers)?.map(|encoding| Decoder::new(encoding, &app.body_memory));
+        let digest = signature::digest(headers).map_err(|_| {
+            Problem::parameter("Content-Digest", "sha-256=:BASE64: and no other algorithm")
+        })?;
         let mut chunks = Self {
+            digest: digest.map(|digest| (digest, Sha256::new())),
             stream: Some(body.into_data_stream()),
             decoder: decoder.transpose()?,
             idle: app.body_idle,
@@ -212,9 +221,18 @@ impl Chunks {
         };
         let chunk = match tokio::time::timeout(self.idle, stream.next()).await {
             Err(_) => return Err(Problem::body_timeout(self.idle)),
-            Ok(None) => return Ok(None),
+            Ok(None) => {
+                let differs = |(said, came): (Hash, Sha256)| Hash(came.finalize().into()) != said;
+                return match self.digest.take().is_some_and(differs) {
+                    true => Err(Problem::digest_mismatch()),
+                    false => Ok(None),
+                };
+            }
             Ok(Some(chunk)) => chunk.map_err(|_| Problem::body_broken())?,
         };
+        if let Some((_, came)) = &mut self.digest {
+            came.update(&chunk);
+        }
         self.came = self.came.saturating_add(chunk.len());
         if self.came > self.limit {
             self.drain();

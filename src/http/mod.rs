@@ -25,6 +25,7 @@ mod rotations;
 mod schema;
 mod seal_run;
 mod serve;
+mod signature;
 mod signing_keys;
 mod tenants;
 mod tokens;

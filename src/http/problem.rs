@@ -154,6 +154,17 @@ impl Problem {
         )
     }
 
+    /// The body is not the one that its digest is of.
+    pub fn digest_mismatch() -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "content_digest",
+            "The body is not that of its digest",
+            "the SHA-256 of the body is not that of Content-Digest",
+            "Send the body that the digest is of; nothing of it was stored, but lines of many that have their results.",
+        )
+    }
+
     /// The body broke off.
     pub fn body_broken() -> Self {
         Self::new(
@@ -398,6 +409,13 @@ impl From<AccessError> for Problem {
                 "No valid token",
                 detail,
                 "Send `Authorization: Bearer TOKEN`; the first token is in DIR/admin.token of the server's data folder.",
+            ),
+            AccessError::Signature(_) => Self::new(
+                StatusCode::UNAUTHORIZED,
+                "http_signature",
+                "The request's signature is not taken",
+                detail,
+                "Sign the request anew, as docs/api.md says under \"Requests that are signed\".",
             ),
             AccessError::Role(_) => Self::new(
                 StatusCode::FORBIDDEN,

@@ -2,6 +2,7 @@
 
 use super::App;
 use super::problem::Problem;
+use super::signature;
 use crate::access::{AccessError, Caller, READERS, is_name};
 use crate::export::{ExportRequest, Withhold};
 use axum::extract::{FromRequestParts, Path};
@@ -19,6 +20,9 @@ impl FromRequestParts<App> for Authenticated {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        if signature::is_signed(&parts.headers) {
+            return Box::pin(signed(parts, app)).await.map(Self);
+        }
         let value = parts
             .headers
             .get(header::AUTHORIZATION)
@@ -39,6 +43,16 @@ impl FromRequestParts<App> for Authenticated {
         let caller = Box::pin(app.recorder.detached(look_up)).await?;
         Ok(Self(caller))
     }
+}
+
+/// The caller of a request that an agent signed.
+async fn signed(parts: &Parts, app: &App) -> Result<Caller, Problem> {
+    if parts.headers.contains_key(header::AUTHORIZATION) {
+        let why = "a token or a signature, not both".to_owned();
+        return Err(AccessError::Signature(why).into());
+    }
+    let request = signature::read(parts)?;
+    Ok(app.recorder.signed_caller(request).await?)
 }
 
 /// The run in the path.

@@ -8,7 +8,7 @@ use super::prepare::{Prepared, prepare};
 use super::queue::{Answer, Outcome, Submission};
 use super::signed::{Signers, is_first};
 use super::{RecordError, Recorder};
-use crate::access::{AgentKeys, Caller};
+use crate::access::{AgentKeys, Caller, SignedRequest};
 use crate::store;
 use onrecord_core::digest::Hash;
 use onrecord_core::id::{RunId, TenantId};
@@ -96,6 +96,16 @@ impl Recorder {
             });
         }
         Ok(appended)
+    }
+
+    /// The agent that signed a request instead of sending a token.
+    ///
+    /// # Errors
+    /// [`RecordError::Access`]: the signature is not taken.
+    pub async fn signed_caller(&self, request: SignedRequest) -> Result<Caller, RecordError> {
+        let recorder = self.clone();
+        self.detached(async move { Ok(recorder.agents.caller(&request).await?) })
+            .await
     }
 
     /// Whether there is such a run to append to.

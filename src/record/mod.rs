@@ -412,9 +412,12 @@ impl Recorder {
     /// Whether the database answers and the keys of every tenant are there.
     pub async fn ready(&self) -> Result<(), RecordError> {
         self.store.ping().await?;
-        for (tenant, _) in self.store.tenants().await? {
+        for (tenant, keyid) in self.store.seal_keys().await? {
             self.keys(&tenant).await?;
-            self.seal_key_now(&tenant).await?;
+            if self.vault.seal_key(&tenant, &keyid).is_err() {
+                // It may have been rotated since.
+                self.seal_key_now(&tenant).await?;
+            }
         }
         Ok(())
     }

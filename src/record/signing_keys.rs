@@ -100,7 +100,7 @@ impl Recorder {
         self.detached(async move {
             let tenant = &caller.tenant;
             let added = recorder.add_agent_key_now(tenant, &request).await;
-            recorder.agents.forget(tenant);
+            recorder.agents.changed(tenant).await;
             added
         })
         .await
@@ -159,7 +159,7 @@ impl Recorder {
         self.detached(async move {
             let tenant = &caller.tenant;
             let revoked = recorder.revoke_agent_key_now(tenant, keyid, reason).await;
-            recorder.agents.forget(tenant);
+            recorder.agents.changed(tenant).await;
             revoked
         })
         .await

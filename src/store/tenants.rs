@@ -37,6 +37,19 @@ impl Store {
             .collect()
     }
 
+    /// All tenants with the seal keys in force.
+    pub(crate) async fn seal_keys(&self) -> Result<Vec<(TenantId, Hash)>, StoreError> {
+        let rows = sqlx::query("select tenant, seal_key from tenants order by tenant")
+            .fetch_all(self.pool())
+            .await?;
+        rows.iter()
+            .map(|row| {
+                let keyid = hash(row.try_get("seal_key")?, "tenants", "seal_key")?;
+                Ok((tenant(row)?, keyid))
+            })
+            .collect()
+    }
+
     /// The tenant that was made first, with the server.
     pub(crate) async fn first_tenant(&self) -> Result<Option<TenantId>, StoreError> {
         let row = sqlx::query("select tenant from tenants order by created_at, tenant limit 1")

@@ -614,7 +614,7 @@ async fn members_that_are_none_or_not_the_writers() {
         ),
         (
             r#"{"kind":"observation","payloads":[{"name":"p","text":"","commit":"00"}]}"#,
-            "unknown_member",
+            "malformed_member",
             "/payloads/0/commit",
         ),
         (

@@ -34,6 +34,7 @@ mod running;
 #[path = "../shared/mod.rs"]
 mod shared;
 mod signed_frames;
+mod signed_requests;
 mod signing_agent;
 mod signing_keys;
 mod story;
