@@ -63,7 +63,7 @@ pub enum StoreError {
     NoKeys(TenantId),
     /// The tables are not those of this version.
     #[error(
-        "the database is not migrated for this version ({0}); run `onrecord migrate --database-url URL` as the role that owns it"
+        "the database is not migrated for this version ({0}); run `onrecord migrate --database-url URL`, with the --key-database-url of the server if it has one, as the role that owns the tables"
     )]
     Migration(String),
     /// The database cannot keep every text.
