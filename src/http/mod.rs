@@ -144,12 +144,16 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The whole service.
 pub fn router(app: App) -> Envelope {
     let (router, document) = routes().split_for_parts();
+    let steps = document.paths.paths.keys().flat_map(|path| path.split('/'));
+    let words = steps.filter(|step| !step.starts_with('{'));
+    let words = words.chain(["docs", "openapi.json"]);
+    let (words, recorder) = (words.map(str::to_owned).collect(), app.recorder.clone());
     let router = router
         .merge(utoipa_swagger_ui::SwaggerUi::new("/docs").url("/openapi.json", document))
         .fallback(|| async { not_found() })
         .method_not_allowed_fallback(|| async { method_not_allowed() })
         .with_state(app);
-    Envelope::new(router)
+    Envelope::new(router, recorder, words)
 }
 
 fn not_found() -> Problem {

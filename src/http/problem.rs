@@ -2,7 +2,7 @@
 //! internal stays in the log, under the request's id.
 
 use super::encoding;
-use super::envelope::span;
+use super::envelope::{span, without_secrets};
 use crate::access::AccessError;
 use crate::record::RecordError;
 use crate::record::intake::{IntakeCode, IntakeError};
@@ -47,7 +47,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem of a code.
+    /// A problem of a code. What the detail repeats of a request is redacted.
     pub fn new(
         status: StatusCode,
         code: &str,
@@ -60,7 +60,7 @@ impl Problem {
             title: title.to_owned(),
             status: status.as_u16(),
             code: code.to_owned(),
-            detail: detail.into(),
+            detail: without_secrets(detail.into()),
             pointer: None,
             action: action.to_owned(),
             head: None,
@@ -341,7 +341,7 @@ impl From<IntakeError> for Problem {
         };
         let problem = Self::new(status, code, title, detail, action);
         Self {
-            pointer: Some(pointer),
+            pointer: Some(without_secrets(pointer)),
             ..problem
         }
     }
@@ -483,7 +483,7 @@ impl From<RecordError> for Problem {
                     "Links in a run point to earlier frames, by `seq` or by `key`.",
                 );
                 Self {
-                    pointer: Some(pointer),
+                    pointer: Some(without_secrets(pointer)),
                     ..problem
                 }
             }

@@ -4,6 +4,7 @@
 //! placeholder, since it is what the frame says of itself: a secret there is refused.
 
 use super::intake::{FrameRequest, IntakeCode, IntakeError};
+use super::{RecordError, Recorder};
 use crate::redact::{Mark, Place, RuleSet, Shape, TELLING_BYTES};
 use crate::vault::{RunKeys, VaultError};
 use onrecord_core::frame::{Kind, Redaction};
@@ -13,6 +14,37 @@ use onrecord_core::frame::{Kind, Redaction};
 const LISTED: usize = 100;
 /// Bytes of a pointer; a longer one is cut to where the parent is.
 const POINTER_BYTES: usize = 512;
+
+impl Recorder {
+    /// A text for a log or an answer, without what the server's own rules find in it.
+    pub fn without_secrets(&self, text: &str) -> String {
+        let rules = self.redaction.as_ref();
+        let redacted = rules.and_then(|rules| rules.redact(text.as_bytes(), Shape::Text));
+        redacted.map_or_else(
+            || text.to_owned(),
+            |redacted| String::from_utf8_lossy(&redacted.bytes).into_owned(),
+        )
+    }
+
+    /// Whether the server's own rules find anything in a text.
+    pub fn has_secret(&self, text: &[u8]) -> bool {
+        let rules = self.redaction.as_ref();
+        rules.is_some_and(|rules| !rules.find(text, Shape::Text).is_empty())
+    }
+
+    /// Refuses a text that is to be kept and is no payload, such as a name or a purpose.
+    ///
+    /// # Errors
+    /// `secret_in_metadata`, with the pointer to the member.
+    pub(crate) fn refuse_secret(&self, pointer: &str, text: &str) -> Result<(), RecordError> {
+        let rules = self.redaction.as_ref();
+        let found = rules.map(|rules| rules.find(text.as_bytes(), Shape::Text));
+        match found.as_ref().and_then(|found| found.first()) {
+            Some(found) => Err(refused(pointer.to_owned(), &found.kind).into()),
+            None => Ok(()),
+        }
+    }
+}
 
 /// Takes the secrets out of the payloads of a request and of its result.
 ///
