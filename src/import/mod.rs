@@ -37,6 +37,7 @@ mod inspect;
 mod langfuse;
 mod listed;
 mod mini_swe;
+pub mod moved;
 mod opencode;
 mod openhands;
 mod recent;

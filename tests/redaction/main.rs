@@ -9,6 +9,7 @@ mod nowhere;
 #[allow(dead_code, reason = "a part of it is used here")]
 #[path = "../faults/process.rs"]
 mod process;
+mod recorders;
 #[path = "../../src/redact/tests/samples.rs"]
 mod samples;
 #[path = "../shared/mod.rs"]

@@ -216,6 +216,7 @@ impl<'a> Walk<'a> {
             frames: sum(|post| post.frames),
             payloads: sum(|post| post.payloads),
             payload_bytes: sum(|post| post.payload_bytes),
+            moved: sum(|post| post.moved),
             records: tally.records,
             unmapped: tally.unmapped,
             torn: tally.torn,
