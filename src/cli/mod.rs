@@ -11,6 +11,7 @@ pub mod gate;
 pub mod import;
 pub mod man;
 pub mod migrate;
+pub mod redaction;
 mod running;
 pub mod runs;
 pub mod scan;
@@ -92,6 +93,8 @@ enum Command {
     Verify(verify::VerifyArgs),
     /// Make, list and revoke API tokens
     Token(WithServer<token::TokenArgs>),
+    /// The tenant's rules of redaction, and what rules would do
+    Redaction(WithServer<redaction::RedactionArgs>),
     /// Make a tenant with keys and a ledger of its own
     Tenant(WithServer<tenant::TenantArgs>),
     /// Bring a database's tables to this version, as the role that owns them
@@ -217,6 +220,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Token(args) => {
             let (args, client) = args.client()?;
             token::run(args, client).await?;
+        }
+        Command::Redaction(args) => {
+            let (args, client) = args.client()?;
+            redaction::run(args, client).await?;
         }
         Command::Tenant(args) => {
             let (args, client) = args.client()?;

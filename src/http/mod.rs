@@ -15,6 +15,7 @@ pub mod problem;
 mod read_frames;
 mod read_run;
 mod receipt;
+mod redaction;
 mod request;
 mod schema;
 mod seal_run;
@@ -84,7 +85,7 @@ pub const UPLOAD_BYTES: usize = 64 * 1024 * 1024 * 1024;
         (name = "record", description = "Agents and gates write"),
         (name = "read", description = "What was recorded"),
         (name = "verify", description = "Exports, proofs and checks"),
-        (name = "administer", description = "Tokens and tenants"),
+        (name = "administer", description = "Tokens, tenants and rules of redaction"),
         (name = "operate", description = "Health"),
     ),
     security(("token" = [])),
@@ -127,6 +128,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(tokens::create_token, tokens::list_tokens))
         .routes(routes!(tokens::read_token, tokens::revoke_token))
         .routes(routes!(tenants::create_tenant))
+        .routes(routes!(redaction::read_rules, redaction::change_rules))
+        .routes(routes!(redaction::dry_run))
         .routes(routes!(health::live))
         .routes(routes!(health::ready))
 }

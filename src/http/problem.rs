@@ -520,15 +520,30 @@ impl From<RecordError> for Problem {
             RecordError::NotStored(error) => {
                 database(error.is_storage_full(), error.is_transient(), &error)
             }
+            RecordError::BadRules(_) => Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "malformed_rules",
+                "The rules cannot be used",
+                detail,
+                "Correct the rule that is named; nothing was changed.",
+            ),
+            RecordError::NoRules(_) => Self::new(
+                StatusCode::NOT_FOUND,
+                "rules_not_found",
+                "No such version of the rules",
+                detail,
+                "Leave `version` out for the document that holds; versions count from 1.",
+            ),
             RecordError::Busy => Self::queue_full(),
             RecordError::Stopping => Self {
                 detail: "the server is stopping".to_owned(),
                 ..Self::busy()
             },
             RecordError::Unknown => Self::outcome_unknown(),
-            RecordError::NoTenant(_) | RecordError::Vault(_) | RecordError::CutOff => {
-                internal(&error)
-            }
+            RecordError::NoTenant(_)
+            | RecordError::Vault(_)
+            | RecordError::StoredRules(_)
+            | RecordError::CutOff => internal(&error),
         }
     }
 }

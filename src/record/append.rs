@@ -37,11 +37,12 @@ impl Recorder {
         when_full: WhenFull,
     ) -> Result<Vec<Result<Appended, RecordError>>, RecordError> {
         let keys = self.run_keys(&caller.tenant, &run).await?;
+        let rules = self.rules(&caller.tenant).await?;
         let mut results = Vec::with_capacity(requests.len());
         let mut frames = Vec::with_capacity(requests.len());
         for request in requests {
             results.push(
-                prepare(&caller, request, &keys, self.redaction.as_ref())
+                prepare(&caller, request, &keys, rules.as_deref())
                     .map(|prepared| frames.push(prepared)),
             );
         }

@@ -6,6 +6,7 @@
 mod admin;
 pub mod append;
 mod company;
+mod dry_run;
 pub mod follow;
 mod group;
 mod head;
@@ -17,15 +18,17 @@ mod prepare;
 mod queue;
 pub mod read;
 mod redaction;
+mod rules;
 pub mod seal;
 mod sequencer;
 
 pub(crate) use admin::TokenRow;
+pub(crate) use dry_run::{RUNS as DRY_RUNS, Tried, TriedPlace, TryRequest};
 pub(crate) use prepare::offload;
 
 use crate::access::{AccessError, Tokens};
 use crate::ledger::LedgerError;
-use crate::redact::RuleSet;
+use crate::redact::RuleError;
 use crate::store::{self, Failure, Store, StoreError};
 use crate::vault::{RunKeys, Vault, VaultError};
 use intake::IntakeError;
@@ -34,6 +37,8 @@ use onrecord_core::chain::Fault;
 use onrecord_core::digest::Hash;
 use onrecord_core::id::{RunId, TenantId};
 pub use queue::QueueLimits;
+pub use rules::Rules;
+pub(crate) use rules::{DOCUMENT_BYTES, Standing, document_media};
 use sequencer::Sequencer;
 use std::num::NonZeroUsize;
 use std::ops::Deref;
@@ -165,6 +170,15 @@ pub enum RecordError {
     /// The database failed, and whether the write was stored is not known.
     #[error("the database did not say whether the write was stored")]
     Unknown,
+    /// A document of rules that cannot be used.
+    #[error("{0}")]
+    BadRules(RuleError),
+    /// A stored document of rules cannot be used: another version of this program wrote it.
+    #[error("the tenant's rules of redaction cannot be used: {0}")]
+    StoredRules(RuleError),
+    /// The tenant's rules have no such version.
+    #[error("there is no version {0} of the tenant's rules")]
+    NoRules(u64),
     /// A task of ours ended without an answer.
     #[error("the work was cut off; whether it was done is not known")]
     CutOff,
@@ -203,7 +217,7 @@ pub struct Shared {
     pub(crate) store: Store,
     pub(crate) vault: Arc<Vault>,
     /// The rules under which payloads are redacted, if they are.
-    redaction: Option<RuleSet>,
+    redaction: Option<Rules>,
     tasks: TaskTracker,
     followed: follow::Followed,
     sequencer: Sequencer,
@@ -224,7 +238,7 @@ const OPEN_KEYS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(8_191);
 
 impl Recorder {
     /// A recorder over a database and its keys, which redacts payloads under rules if it is given any.
-    pub fn new(store: Store, vault: Arc<Vault>, redaction: Option<RuleSet>) -> Self {
+    pub fn new(store: Store, vault: Arc<Vault>, redaction: Option<Rules>) -> Self {
         Self::with_queue(store, vault, redaction, QueueLimits::STANDARD)
     }
 
@@ -232,7 +246,7 @@ impl Recorder {
     pub fn with_queue(
         store: Store,
         vault: Arc<Vault>,
-        redaction: Option<RuleSet>,
+        redaction: Option<Rules>,
         limits: QueueLimits,
     ) -> Self {
         let followed = follow::Followed::default();

@@ -4,6 +4,7 @@
 //! placeholder, since it is what the frame says of itself: a secret there is refused.
 
 use super::intake::{FrameRequest, IntakeCode, IntakeError};
+use super::rules::Rules;
 use super::{RecordError, Recorder};
 use crate::redact::{Mark, Place, RuleSet, Shape, TELLING_BYTES};
 use crate::vault::{RunKeys, VaultError};
@@ -18,7 +19,7 @@ const POINTER_BYTES: usize = 512;
 impl Recorder {
     /// A text for a log or an answer, without what the server's own rules find in it.
     pub fn without_secrets(&self, text: &str) -> String {
-        let rules = self.redaction.as_ref();
+        let rules = self.redaction.as_ref().map(Rules::base);
         let redacted = rules.and_then(|rules| rules.redact(text.as_bytes(), Shape::Text));
         redacted.map_or_else(
             || text.to_owned(),
@@ -28,7 +29,7 @@ impl Recorder {
 
     /// Whether the server's own rules find anything in a text.
     pub fn has_secret(&self, text: &[u8]) -> bool {
-        let rules = self.redaction.as_ref();
+        let rules = self.redaction.as_ref().map(Rules::base);
         rules.is_some_and(|rules| !rules.find(text, Shape::Text).is_empty())
     }
 
@@ -37,7 +38,7 @@ impl Recorder {
     /// # Errors
     /// `secret_in_metadata`, with the pointer to the member.
     pub(crate) fn refuse_secret(&self, pointer: &str, text: &str) -> Result<(), RecordError> {
-        let rules = self.redaction.as_ref();
+        let rules = self.redaction.as_ref().map(Rules::base);
         let found = rules.map(|rules| rules.find(text.as_bytes(), Shape::Text));
         match found.as_ref().and_then(|found| found.first()) {
             Some(found) => Err(refused(pointer.to_owned(), &found.kind).into()),
@@ -145,7 +146,7 @@ fn sum(rules: &RuleSet, list: &mut Vec<Redaction>, from: usize, mark: &Mark) {
 }
 
 /// The pointer, or that of the nearest parent whose pointer is not too long.
-fn near(pointer: &str) -> String {
+pub(super) fn near(pointer: &str) -> String {
     let mut near = pointer;
     while near.len() > POINTER_BYTES {
         near = near.rsplit_once('/').map_or("", |(parent, _)| parent);
@@ -155,39 +156,82 @@ fn near(pointer: &str) -> String {
 
 /// Looks for secrets in all of a request that is no payload.
 fn check(rules: &RuleSet, request: &FrameRequest, at: &str) -> Result<(), IntakeError> {
-    let body = if request.kind == Kind::Session {
-        "session"
-    } else {
-        "body"
+    let payloads = request.payloads.iter();
+    let metadata = Metadata {
+        at,
+        member: if request.kind == Kind::Session {
+            "session"
+        } else {
+            "body"
+        },
+        body: &request.body,
+        key: request.key.as_deref(),
+        actor: request.actor.as_ref().map(|actor| actor.id.as_str()),
+        payloads: payloads
+            .map(|one| (one.name.as_str(), one.media.as_str()))
+            .collect(),
     };
-    if let Some(redacted) = rules.redact(&request.body, Shape::Json) {
-        // The pointer is that of the redacted body: a secret in a key is not in it.
-        let first = redacted.marks.first();
-        let inner = first.and_then(|mark| match &mark.place {
-            Place::Pointer(pointer) => Some(near(pointer)),
-            Place::Range(..) => None,
-        });
-        let kind = first.map_or("secret", |mark| &mark.kind);
-        let pointer = format!("{at}/{body}{}", inner.unwrap_or_default());
-        return Err(refused(pointer, kind));
-    }
-    let text = |pointer: String, text: &str| match rules.find(text.as_bytes(), Shape::Text).first()
-    {
-        Some(found) => Err(refused(pointer, &found.kind)),
+    match metadata.found(rules).into_iter().next() {
+        Some(first) => Err(refused(first.pointer, &first.kind)),
         None => Ok(()),
-    };
-    text(
-        format!("{at}/key"),
-        request.key.as_deref().unwrap_or_default(),
-    )?;
-    if let Some(actor) = &request.actor {
-        text(format!("{at}/actor/id"), &actor.id)?;
     }
-    for (index, payload) in request.payloads.iter().enumerate() {
-        text(format!("{at}/payloads/{index}/name"), &payload.name)?;
-        text(format!("{at}/payloads/{index}/media"), &payload.media)?;
+}
+
+/// All of a frame that is no payload, and may hold what its writer likes.
+pub(super) struct Metadata<'a> {
+    /// Pointer to the frame.
+    pub(super) at: &'a str,
+    /// What the body is called.
+    pub(super) member: &'a str,
+    pub(super) body: &'a [u8],
+    pub(super) key: Option<&'a str>,
+    /// The actor's id.
+    pub(super) actor: Option<&'a str>,
+    /// Names and media types.
+    pub(super) payloads: Vec<(&'a str, &'a str)>,
+}
+
+/// A secret where no payload is.
+pub(super) struct InMetadata {
+    pub(super) pointer: String,
+    pub(super) kind: String,
+    pub(super) rule: String,
+}
+
+impl Metadata<'_> {
+    /// What the rules find.
+    pub(super) fn found(&self, rules: &RuleSet) -> Vec<InMetadata> {
+        let (at, member) = (self.at, self.member);
+        let mut all = Vec::new();
+        // The pointers are those of the redacted body: a secret in a key is not in them.
+        let redacted = rules.redact(self.body, Shape::Json);
+        for mark in redacted.into_iter().flat_map(|redacted| redacted.marks) {
+            let inner = match &mark.place {
+                Place::Pointer(pointer) => near(pointer),
+                Place::Range(..) => String::new(),
+            };
+            all.push(InMetadata {
+                pointer: format!("{at}/{member}{inner}"),
+                kind: mark.kind,
+                rule: mark.rule,
+            });
+        }
+        let mut text = |text: &str, pointer: &dyn Fn() -> String| {
+            let found = rules.find(text.as_bytes(), Shape::Text).into_iter();
+            all.extend(found.map(|one| InMetadata {
+                pointer: pointer(),
+                kind: one.kind,
+                rule: one.rule,
+            }));
+        };
+        text(self.key.unwrap_or_default(), &|| format!("{at}/key"));
+        text(self.actor.unwrap_or_default(), &|| format!("{at}/actor/id"));
+        for (index, (name, media)) in self.payloads.iter().enumerate() {
+            text(name, &|| format!("{at}/payloads/{index}/name"));
+            text(media, &|| format!("{at}/payloads/{index}/media"));
+        }
+        all
     }
-    Ok(())
 }
 
 fn refused(pointer: String, kind: &str) -> IntakeError {

@@ -10,8 +10,8 @@ use zeroize::Zeroizing;
 
 /// Texts inside of texts that are looked into.
 pub(super) const DEPTH: usize = 8;
-/// Bytes from an anchor on that a pattern may need.
-const WINDOW: usize = 32 * 1024;
+/// Bytes of a key in PEM.
+const PEM_MOST_BYTES: usize = 32 * 1024;
 /// The same where a line was cut: no token that is exact is longer.
 const CUT: usize = 400;
 /// Bytes of the part of an address in which credentials stand.
@@ -153,7 +153,7 @@ fn token_from(rules: &RuleSet, token: &Token, text: &[u8], start: usize) -> Opti
     {
         return None;
     }
-    let window = &text[start..text.len().min(start + WINDOW)];
+    let window = &text[start..text.len().min(start + token.window)];
     let (whole, secret) = if token.pattern.captures_len() > 1 {
         let groups = token.pattern.captures(window)?;
         let whole = groups.get(0)?;
@@ -308,7 +308,7 @@ fn pem(text: &[u8], at: usize) -> Option<Found> {
     let fits = |byte: &u8| {
         byte.is_ascii_alphanumeric() || byte.is_ascii_whitespace() || b"+/=\\:,-".contains(byte)
     };
-    let body = &text[start..text.len().min(start + WINDOW)];
+    let body = &text[start..text.len().min(start + PEM_MOST_BYTES)];
     let body = &body[..memmem(body, b"-----").unwrap_or(body.len())];
     let body = &body[..body.iter().take_while(|byte| fits(byte)).count()];
     // What ends lines stays, so that the text keeps its shape.

@@ -9,6 +9,7 @@ pub(crate) mod frames;
 pub(crate) mod id;
 pub(crate) mod ledger;
 pub(crate) mod payloads;
+pub(crate) mod redaction;
 pub(crate) mod runs;
 pub(crate) mod tenants;
 pub(crate) mod time;

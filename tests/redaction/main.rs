@@ -10,6 +10,7 @@ mod nowhere;
 #[path = "../faults/process.rs"]
 mod process;
 mod recorders;
+mod rules;
 #[path = "../../src/redact/tests/samples.rs"]
 mod samples;
 #[path = "../shared/mod.rs"]
@@ -29,8 +30,9 @@ use tower::ServiceExt as _;
 struct Server {
     router: Envelope,
     owner: String,
-    _database: TestDatabase,
-    _data: TempDir,
+    config: Config,
+    database: TestDatabase,
+    data: TempDir,
 }
 
 impl Server {
@@ -44,22 +46,28 @@ impl Server {
         Self {
             router: router(started.app),
             owner: started.token.unwrap().1,
-            _database: database,
-            _data: data,
+            config,
+            database,
+            data,
         }
     }
 
     async fn bytes(&self, method: &str, path: &str, body: &Value) -> (u16, Vec<u8>) {
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
+        self.request(method, path, "application/json", body).await
+    }
+
+    async fn request(&self, method: &str, path: &str, media: &str, body: String) -> (u16, Vec<u8>) {
         let request = Request::builder()
             .method(method)
             .uri(path)
             .header("authorization", format!("Bearer {}", self.owner))
-            .header("content-type", "application/json")
-            .body(Body::from(if body.is_null() {
-                String::new()
-            } else {
-                body.to_string()
-            }))
+            .header("content-type", media)
+            .body(Body::from(body))
             .unwrap();
         let response = self.router.clone().oneshot(request).await.unwrap();
         let status = response.status().as_u16();
