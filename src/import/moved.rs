@@ -18,7 +18,7 @@ const REFUSED: &str = "[redacted:secret]";
 
 /// The rules that every server has. `None` where they cannot be used, which a test excludes: then nothing is moved,
 /// and what the server refuses is told.
-static RULES: LazyLock<Option<RuleSet>> = LazyLock::new(|| RuleSet::builtin().ok());
+pub(super) static RULES: LazyLock<Option<RuleSet>> = LazyLock::new(|| RuleSet::builtin().ok());
 
 /// The parts of a request in which there may be no secret, and its payloads.
 pub struct Parts<'a> {

@@ -2,7 +2,7 @@
 
 use super::prepare::offload;
 use super::read::ListRequest;
-use super::redaction::{Metadata, near};
+use super::redaction::Metadata;
 use super::{RecordError, Recorder};
 use crate::access::Caller;
 use crate::redact::{Place, RuleSet, Shape};
@@ -152,7 +152,7 @@ fn try_sample(rules: &RuleSet, bytes: Vec<u8>, shape: Shape) -> (Vec<u8>, Vec<Tr
     };
     let marks = redacted.marks.into_iter().map(|mark| {
         let (pointer, range) = match mark.place {
-            Place::Pointer(pointer) => (Some(near(&pointer)), None),
+            Place::Pointer(pointer) => (Some(pointer), None),
             Place::Range(start, end) => (None, Some((start, end))),
         };
         TriedMark {

@@ -13,8 +13,6 @@ use onrecord_core::frame::{Kind, Redaction};
 /// Redactions that a frame lists one by one. Beyond, one entry stands for all of a rule in a payload, so that a
 /// payload full of secrets does not make a frame that is too large.
 const LISTED: usize = 100;
-/// Bytes of a pointer; a longer one is cut to where the parent is.
-const POINTER_BYTES: usize = 512;
 
 impl Recorder {
     /// A text for a log or an answer, without what the server's own rules find in it.
@@ -106,7 +104,7 @@ fn redaction(rules: &RuleSet, mark: &Mark, keys: &RunKeys) -> Result<Redaction, 
     let telling = mark.secret.len() >= TELLING_BYTES;
     let fingerprint = telling.then(|| keys.secret_fingerprint(&mark.secret));
     let (pointer, range) = match &mark.place {
-        Place::Pointer(pointer) => (Some(near(pointer)), None),
+        Place::Pointer(pointer) => (Some(pointer.clone()), None),
         Place::Range(start, end) => (None, Some((*start, *end))),
     };
     Ok(Redaction {
@@ -143,15 +141,6 @@ fn sum(rules: &RuleSet, list: &mut Vec<Redaction>, from: usize, mark: &Mark) {
             rules: rules.version().to_owned(),
         }),
     }
-}
-
-/// The pointer, or that of the nearest parent whose pointer is not too long.
-pub(super) fn near(pointer: &str) -> String {
-    let mut near = pointer;
-    while near.len() > POINTER_BYTES {
-        near = near.rsplit_once('/').map_or("", |(parent, _)| parent);
-    }
-    near.to_owned()
 }
 
 /// Looks for secrets in all of a request that is no payload.
@@ -207,8 +196,8 @@ impl Metadata<'_> {
         let redacted = rules.redact(self.body, Shape::Json);
         for mark in redacted.into_iter().flat_map(|redacted| redacted.marks) {
             let inner = match &mark.place {
-                Place::Pointer(pointer) => near(pointer),
-                Place::Range(..) => String::new(),
+                Place::Pointer(pointer) => pointer.as_str(),
+                Place::Range(..) => "",
             };
             all.push(InMetadata {
                 pointer: format!("{at}/{member}{inner}"),

@@ -167,22 +167,18 @@ impl RuleSet {
         if !has_places && !text::is_suspect(self, payload) {
             return Vec::new();
         }
-        let (read, places) = match shape {
+        let (read, mut places) = match shape {
             Shape::Json => (json::find(self, payload, 0), self.pointers.places(payload)),
             Shape::Text => (None, Places::default()),
         };
         let mut found = read.unwrap_or_else(|| text::find(self, payload, 0));
         found.retain(|one| !self.is_allowed(&one.secret));
-        found.extend(places.always);
+        found.append(&mut places.always);
         if let Some(literals) = &self.literals {
             found.extend(literals.find(payload));
         }
         // What is never redacted is not looked for elsewhere either; an operator's literals are redacted everywhere.
-        let stays = |one: &Found| {
-            let mut never = places.never.iter();
-            one.kind != rules::LITERAL
-                && never.any(|(start, end)| *start <= one.start && one.end <= *end)
-        };
+        let stays = |one: &Found| one.kind != rules::LITERAL && places.stays(one);
         found.retain(|one| !stays(one));
         // What was found once is looked for everywhere, in every spelling.
         let telling = found.iter().filter(|one| is_telling(&one.secret));

@@ -80,9 +80,33 @@ impl Pointers {
         };
         let all: Vec<usize> = (0..self.paths.len()).collect();
         match walk.value(0, &all, false) {
-            Some(()) => walk.places,
+            Some(()) => walk.places.in_order(),
             None => Places::default(),
         }
+    }
+}
+
+impl Places {
+    /// Places inside of others are these.
+    fn in_order(mut self) -> Self {
+        self.never
+            .sort_by_key(|(start, end)| (*start, usize::MAX - *end));
+        let mut last = 0;
+        self.never.retain(|(_, end)| {
+            let outer = *end > last;
+            last = last.max(*end);
+            outer
+        });
+        self
+    }
+
+    /// Whether a finding is in a place that is never redacted.
+    pub(super) fn stays(&self, found: &Found) -> bool {
+        let after = self
+            .never
+            .partition_point(|(start, _)| *start <= found.start);
+        let place = after.checked_sub(1).map(|index| self.never[index]);
+        place.is_some_and(|(_, end)| found.end <= end)
     }
 }
 

@@ -68,6 +68,8 @@ struct Scan {
     all: usize,
     /// Base64 that was decoded last.
     unwrapped: Vec<Unwrapped>,
+    /// Characters of base64 that were decoded.
+    decoded: usize,
 }
 
 impl Scan {
@@ -116,9 +118,15 @@ impl Scan {
         if self.unwrapped.iter().any(|one| one.has(quad)) {
             return;
         }
+        // A quad can lie in four ways, and a text that is base64 in all of them, and again inside, is made for it.
+        let times = if depth == 0 { 4 } else { 1 };
+        if self.decoded > times * text.len() {
+            return;
+        }
         let Some(unwrapped) = Unwrapped::around(text, quad) else {
             return;
         };
+        self.decoded += unwrapped.len();
         for one in find(rules, &unwrapped.bytes, depth + 1) {
             if let Some((start, end)) = unwrapped.back(one.start, one.end) {
                 self.found.push(Found {
@@ -208,6 +216,9 @@ fn cut_token(rules: &RuleSet, token: &Token, text: &[u8], start: usize) -> Optio
 /// Whether what looks like the beginning of a token runs into the end of its line.
 fn is_cut(text: &[u8], start: usize) -> bool {
     const LEAST: usize = 8;
+    if !begins(text, start) {
+        return false;
+    }
     let run = text[start..].iter().take(CUT);
     let run = run
         .take_while(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(byte))
@@ -215,7 +226,6 @@ fn is_cut(text: &[u8], start: usize) -> bool {
     run >= LEAST
         && matches!(text.get(start + run), Some(b'\n' | b'\r' | b'\\' | 0x1b))
         && text[start..start + run].iter().any(u8::is_ascii_digit)
-        && begins(text, start)
 }
 
 /// Whether a token may begin here: no letter stands before, unless it is the end of an escape.

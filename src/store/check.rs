@@ -6,16 +6,23 @@ use onrecord_core::timestamp::Timestamp;
 use sqlx::{Connection as _, PgConnection};
 
 /// Tables of evidence, which nobody may change.
-const APPEND_ONLY: [&str; 6] = [
+const APPEND_ONLY: [&str; 7] = [
     "frames",
     "payloads",
     "run_keys",
     "ledger_entries",
     "ledger_nodes",
     "checkpoints",
+    "redaction_rules",
 ];
 /// Of these, those with triggers that refuse a change to their owner too.
-const GUARDED: [&str; 4] = ["frames", "ledger_entries", "ledger_nodes", "checkpoints"];
+const GUARDED: [&str; 5] = [
+    "frames",
+    "ledger_entries",
+    "ledger_nodes",
+    "checkpoints",
+    "redaction_rules",
+];
 
 /// A database as it was found.
 #[derive(Clone, Debug)]

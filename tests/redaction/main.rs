@@ -5,6 +5,7 @@
 mod api;
 #[path = "../harness/mod.rs"]
 mod harness;
+mod measure;
 mod nowhere;
 #[allow(dead_code, reason = "a part of it is used here")]
 #[path = "../faults/process.rs"]
@@ -20,7 +21,6 @@ use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use harness::TestDatabase;
 use onrecord::http::{Envelope, router};
-use onrecord::redact::{RuleSet, Shape};
 use onrecord::start::{Config, start};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -260,38 +260,4 @@ fn files(folder: &Path) -> Vec<PathBuf> {
             }
         })
         .collect()
-}
-
-/// Measures, and asserts nothing: `ONRECORD_SAMPLES=DIR cargo test --release --test redaction measure -- --ignored --nocapture`
-/// prints what is found in the files of a folder, without the secrets, and how fast.
-#[test]
-#[ignore = "reads a folder that the environment names"]
-fn measure() {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a measurement names its folder so"
-    )]
-    let folder = std::env::var_os("ONRECORD_SAMPLES").unwrap();
-    let rules = RuleSet::builtin().unwrap();
-    let (mut bytes, mut count, mut time) = (0, 0, std::time::Duration::ZERO);
-    for path in files(Path::new(&folder)) {
-        let content = std::fs::read(&path).unwrap();
-        let begun = std::time::Instant::now();
-        let found = rules.find(&content, Shape::Text);
-        time += begun.elapsed();
-        bytes += content.len();
-        count += found.len();
-        for one in found {
-            println!(
-                "{}: {} to {}: {}",
-                path.display(),
-                one.start,
-                one.end,
-                one.rule
-            );
-        }
-    }
-    #[expect(clippy::cast_precision_loss, reason = "a rate")]
-    let rate = bytes as f64 / time.as_secs_f64() / 1e6;
-    println!("{count} findings in {bytes} bytes, {rate:.0} MB/s");
 }

@@ -128,3 +128,92 @@ async fn a_gate_whose_name_has_a_secret_is_recorded_without_it() {
     assert!(!exported(&api, &run, folder.path()).await.contains(&secret));
     process.stop();
 }
+
+/// Case 47: what was streamed in pieces is redacted as a whole, and so is what lies where a long payload is cut.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_recorder_cuts_a_secret_in_two() {
+    let (data_dir, folder) = (DataDir::new(), tempfile::tempdir().unwrap());
+    let process = Process::start_logging(&data_dir, "127.0.0.1:0", &[], "warn");
+    let api = process.api.clone();
+    let token = format!("ghp_{}", any(36, 12));
+    let text = format!("token is {token} done");
+    let line = |kind: &str, payload: Value| {
+        let line =
+            json!({"timestamp": "2026-05-01T10:00:00.000Z", "type": kind, "payload": payload});
+        format!("{line}\n")
+    };
+    let mut lines = line(
+        "session_meta",
+        json!({"id": "0197f3a0-1111-7222-8333-444455556666", "timestamp": "2026-05-01T10:00:00.000Z",
+            "cwd": "/x", "originator": "codex_cli_rs", "cli_version": "0.50.0"}),
+    );
+    for piece in text.as_bytes().chunks(5) {
+        let piece = String::from_utf8_lossy(piece);
+        lines += &line(
+            "event_msg",
+            json!({"type": "agent_message_delta", "delta": piece}),
+        );
+    }
+    // A tool's output over 8 MiB, with the token across the place where a payload ends.
+    const PART: usize = 8 * 1024 * 1024;
+    let filler = "all is well with it\n";
+    let mut output = filler.repeat(PART / filler.len());
+    output.truncate(PART - 20);
+    output += &format!(" {token} {}", filler.repeat(10_000));
+    lines += &line(
+        "response_item",
+        json!({"type": "function_call_output", "call_id": "c1", "output": output}),
+    );
+    let path = folder
+        .path()
+        .join("rollout-2026-05-01T10-00-00-0197f3a0-1111-7222-8333-444455556666.jsonl");
+    std::fs::write(&path, lines).unwrap();
+    let import = onrecord(
+        &api,
+        &["import", "codex", &path.display().to_string(), "--json"],
+    );
+    let report: Value = serde_json::from_slice(&import.stdout).unwrap();
+    let run = report["run"].as_str().unwrap();
+    let bundle = exported(&api, run, folder.path()).await;
+    let recorded = frames(&api, run).await;
+    let marks = |payload: &Value| payload["redactions"].as_array().map_or(0, Vec::len);
+    let payloads = recorded
+        .iter()
+        .flat_map(|frame| frame["payloads"].as_array().into_iter().flatten());
+    assert_eq!(payloads.map(marks).sum::<usize>(), 2);
+    for cut in 8..token.len() - 7 {
+        assert!(!bundle.contains(&token[..cut]), "{cut}");
+        assert!(!bundle.contains(&token[cut..]), "{cut}");
+    }
+
+    // A gate's command, which writes the same.
+    let run = api.any_run().await.run.to_string();
+    let file = folder.path().join("output");
+    std::fs::write(&file, &output).unwrap();
+    let commit = hex(40, 1);
+    let file = file.display().to_string();
+    onrecord(
+        &api,
+        &[
+            "gate",
+            "--run",
+            &run,
+            "--candidate",
+            &commit,
+            "--name",
+            "tests",
+            "--",
+            "cat",
+            &file,
+        ],
+    );
+    let bundle = exported(&api, &run, folder.path()).await;
+    assert!(bundle.contains("[redacted:github_token]"));
+    for cut in 8..token.len() - 7 {
+        assert!(
+            !bundle.contains(&token[..cut]) && !bundle.contains(&token[cut..]),
+            "{cut}"
+        );
+    }
+    process.stop();
+}

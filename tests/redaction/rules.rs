@@ -70,7 +70,7 @@ async fn a_tenants_rules_hold_at_once_and_stand_in_the_ledger() {
     assert_eq!(none, (200, json!({"version": 0, "set": "builtin/1"})));
     let run = server.run().await;
     let payload = |n: u64| {
-        json!({"0": n, "badge": "BADGE-123456", "doorCode": "open-sesame", "password": SECRET,
+        json!({"0": n, "badge": "BADGE-123456", "doorCode": "0pen-sesame-77", "password": SECRET,
             "api_key": "only-a-test-77", "secret": "an0ther-s3cret", "patient": {"name": "Ada", "age": 36},
             "rows": [{"id": 5, "n": 1}, {"id": "x"}], "public": {"password": "kept-anyway1"}})
     };

@@ -282,6 +282,11 @@ impl Job {
         if body.contains_key("disagrees") {
             line.push_str("; the report and the exit code disagree");
         }
+        let moved = self.notes.iter().find(|(name, _)| name == moved::NAME);
+        if let Some(Value::Object(moved)) = moved.map(|(_, value)| value) {
+            let count = moved.len();
+            line.push_str(&format!("; {count} with a secret moved into a payload"));
+        }
         let already = if recorded.already {
             "already recorded"
         } else {

@@ -189,6 +189,7 @@ impl<'a> Walk<'a> {
         parent: Option<Parent>,
         started: Instant,
     ) -> Result<Report, Failure> {
+        open.threads.end(self.client).await?;
         open.threads.flush(self.client).await?;
         let mut seals = Vec::new();
         if self.args.seal {
