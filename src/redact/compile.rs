@@ -8,6 +8,7 @@ use super::rules::{
     Allowed, Hit, LITERAL, LITERAL_BYTES, Literals, Name, RuleError, RuleSet, Token, refused,
 };
 use super::wrapped;
+use memchr::memmem::Finder;
 use regex::bytes::RegexBuilder;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -206,12 +207,15 @@ fn token(row: &TokenRow, window: usize, most: usize) -> Result<Token, RuleError>
         .size_limit(most)
         .build()
         .map_err(|error| refused(&row.id, &error.to_string()))?;
+    let needs = row.needs.iter();
+    let needs = needs.map(|one| Finder::new(one).into_owned());
     Ok(Token {
         open: row.pattern.contains(",}"),
         id: row.id.clone(),
         kind: row.kind.clone(),
         pattern,
         window,
+        needs: needs.collect(),
         behind: row.behind,
         glued: row.glued,
         entropy: row.entropy,

@@ -51,6 +51,9 @@ pub(super) struct TokenRow {
     pub(super) pattern: String,
     #[serde(default)]
     pub(super) behind: usize,
+    /// Words of which one stands within 256 bytes, with case.
+    #[serde(default)]
+    pub(super) needs: Vec<String>,
     #[serde(default)]
     pub(super) glued: bool,
     #[serde(default)]
@@ -212,6 +215,11 @@ fn check_token(row: &TokenRow) -> Result<(), String> {
     }
     if row.pattern.is_empty() || row.pattern.len() > PATTERN_BYTES {
         return Err(format!("a pattern has 1 to {PATTERN_BYTES} bytes"));
+    }
+    if row.needs.len() > ANCHORS || row.needs.iter().any(|one| one.len() > ENTRY_BYTES) {
+        return Err(format!(
+            "`needs` has at most {ANCHORS} words, of {ENTRY_BYTES} bytes"
+        ));
     }
     if row.behind > BEHIND {
         return Err(format!("`behind` is at most {BEHIND}"));

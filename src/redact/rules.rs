@@ -6,6 +6,7 @@ use super::compile::{Builder, literals};
 use super::document::{Document, LiteralRow};
 use super::echo::Echo;
 use super::pointers::Pointers;
+use memchr::memmem::Finder;
 use regex::bytes::Regex;
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
@@ -62,6 +63,8 @@ pub(super) struct Token {
     pub(super) pattern: Regex,
     /// Bytes that it is shown.
     pub(super) window: usize,
+    /// Words of which one stands near: looking for them costs less than the pattern.
+    pub(super) needs: Vec<Finder<'static>>,
     /// Bytes before the anchor at which the pattern may begin.
     pub(super) behind: usize,
     /// Whether a letter may stand before.
