@@ -6,6 +6,8 @@ use crate::redact::{RuleSet, Shape};
 
 /// Bytes on each side of a cut within which secrets are looked for. More than the longest key in PEM has.
 pub const LOOK_BYTES: usize = 64 * 1024;
+/// Bytes before a secret in which its name is.
+const NAME_BYTES: usize = 96;
 /// Places that are tried.
 const TRIES: usize = 16;
 
@@ -29,14 +31,12 @@ pub fn place(content: &[u8], most: usize) -> usize {
     for _ in 0..TRIES {
         match crossing(rules, &content[from..to], cut - from) {
             None => return cut,
-            Some(start) if start > 0 => {
-                let start = from + start;
-                // The beginning of its line, which may have its name; if there is none, before the secret alone.
-                let before = line(start).filter(|before| *before < cut);
-                cut = before.unwrap_or(character(content, start.min(cut - 1)));
+            Some(start) => {
+                // The line before, which may have its name; if there is none, as far back as a name reaches.
+                let back = (from + start).min(cut - 1);
+                let name = back.saturating_sub(NAME_BYTES);
+                cut = line(back).unwrap_or_else(|| character(content, name));
             }
-            // What reaches so far back cannot be kept whole.
-            Some(_) => break,
         }
         if cut <= from {
             break;
@@ -85,9 +85,10 @@ mod tests {
             "-----BEGIN PRIVATE KEY-----\n{}\n",
             "aB3dE5fG7h\n".repeat(40)
         );
-        for secret in [TOKEN, password, &pem] {
+        let line = "aB3dE5fG7h\n";
+        for (secret, value) in [(TOKEN, &TOKEN[..20]), (password, "s3cr3t"), (&pem, line)] {
             for lines in [true, false] {
-                for before in (MOST - secret.len()..MOST + 2).step_by(3) {
+                for before in (MOST - secret.len()..MOST + 2).step_by(37) {
                     let filler = if lines {
                         "all is well\n"
                     } else {
@@ -98,10 +99,19 @@ mod tests {
                     let whole = format!("{text}{secret}{}", filler.repeat(9_000));
                     let cut = place(whole.as_bytes(), MOST);
                     assert!(cut <= MOST && cut > MOST - LOOK_BYTES);
-                    let end = before + secret.len();
+                    let (from, to) = (cut - 2_000, cut + 2_000);
+                    // In either part on its own, all of it is found or none of it is there.
+                    let rules = RULES.as_ref().unwrap();
+                    let parts = [&whole.as_bytes()[from..cut], &whole.as_bytes()[cut..to]];
+                    let kept = parts.map(|part| match rules.redact(part, Shape::Text) {
+                        Some(redacted) => redacted.bytes,
+                        None => part.to_vec(),
+                    });
+                    let kept = String::from_utf8(kept.concat()).unwrap();
+                    assert!(!kept.contains(value), "{value} {lines} {before}: {cut}");
                     assert!(
-                        cut <= before || cut >= end,
-                        "{secret} {lines} {before}: {cut}"
+                        kept.contains("[redacted:"),
+                        "{value} {lines} {before}: {cut}"
                     );
                 }
             }

@@ -15,6 +15,8 @@ const TAIL_BYTES: usize = 4 * 1024;
 const TRIES: usize = 16;
 /// Classes of frames that are pieces.
 const CLASSES: [&str; 2] = ["delta", "streaming_delta"];
+/// The payload that has the piece; beside it may be what is left of the record.
+const TEXT: &str = "text";
 
 /// The last pieces of a stream.
 #[derive(Default)]
@@ -104,17 +106,17 @@ fn end(rules: &RuleSet, whole: &str, place: usize) -> usize {
 /// The text of a piece; none where the frame is none.
 fn text(frame: &FrameRequest) -> Option<&str> {
     let class = frame.body.get("observation").and_then(Value::as_str)?;
-    match &*frame.payloads {
-        [payload] if CLASSES.contains(&class) && !frame.linked_to => match &payload.content {
-            Content::Text(text) => Some(text),
-            _ => None,
-        },
+    let mut payloads = frame.payloads.iter();
+    let payload = payloads.find(|payload| payload.name == TEXT)?;
+    match &payload.content {
+        Content::Text(text) if CLASSES.contains(&class) && !frame.linked_to => Some(text),
         _ => None,
     }
 }
 
 fn put(frame: &mut FrameRequest, text: String) {
-    if let Some(payload) = frame.payloads.first_mut() {
+    let mut payloads = frame.payloads.iter_mut();
+    if let Some(payload) = payloads.find(|payload| payload.name == TEXT) {
         payload.content = Content::Text(text);
     }
 }
@@ -173,7 +175,7 @@ mod tests {
         let filler = "grün ist die Hoffnung. ".repeat(200);
         let whole =
             format!("{filler}token is {TOKEN} done, PGPASSWORD=s3cr3t-pass9 psql\n{filler}");
-        for size in [4, 23, 100, 5_000] {
+        for size in [9, 100, 5_000] {
             let texts = through(pieces(&whole, size));
             assert_eq!(texts.concat(), whole);
             assert_eq!(texts.len(), whole.chars().count().div_ceil(size));

@@ -14,6 +14,7 @@ use onrecord_core::digest::hex;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -35,7 +36,20 @@ async fn a_secret_that_was_posted_anywhere_is_nowhere() {
     let rules = RuleSet::builtin().unwrap();
     let mut secrets = ours();
     secrets.extend(of_others(&rules));
-    let leaks = session(&secrets, &[]).await;
+    // What only the operator knows is a secret.
+    let literal = "the-word-of-the-operator";
+    secrets.push(Secret {
+        value: literal.to_owned(),
+        context: format!("it is {literal}, keep it"),
+        alone: true,
+        ours: true,
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("literals");
+    std::fs::write(&file, literal).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let file = file.display().to_string();
+    let leaks = session(&secrets, &["--redact-literals", &file]).await;
     for (place, found) in &leaks {
         for index in found {
             let secret = &secrets[*index];
@@ -206,7 +220,7 @@ async fn session(secrets: &[Secret], arguments: &[&str]) -> Leaks {
     let data_dir = DataDir::new();
     let process = Process::start_logging(&data_dir, "127.0.0.1:0", arguments, "trace");
     let api = process.api.clone();
-    let redacts = arguments.is_empty();
+    let redacts = !arguments.contains(&"off");
     let rules = RuleSet::builtin().unwrap();
     let run = api.any_run().await.run.to_string();
     for (index, secret) in secrets.iter().enumerate() {
