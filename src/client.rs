@@ -199,6 +199,27 @@ impl Client {
         Ok((status, self.json(answer).await?))
     }
 
+    /// Puts a text in the place of a resource and reads JSON. It is sent again when the connection breaks.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn put<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        media: &'static str,
+        text: String,
+    ) -> Result<(StatusCode, T), ClientError> {
+        let request = Request {
+            method: Method::PUT,
+            path,
+            media,
+            body: Some(text.into()),
+        };
+        let answer = self.send(&request).await?;
+        let status = answer.status();
+        Ok((status, self.json(answer).await?))
+    }
+
     /// Deletes a resource; the answer's body is dropped.
     ///
     /// # Errors

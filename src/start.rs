@@ -3,17 +3,18 @@
 use crate::http::body::Memory;
 use crate::http::{App, BODY_IDLE, BODY_MEMORY_MIB, Streams, UPLOAD_BYTES, VERIFICATIONS};
 use crate::postgres::{Cluster, Durability, PostgresError};
-use crate::record::{RecordError, Recorder};
-use crate::redact::{RuleError, RuleSet};
+use crate::record::{RecordError, Recorder, Rules};
+use crate::redact::{Literals, RuleError};
 use crate::store::{Store, StoreError};
 pub use crate::vault::{RootSource, Survey, TenantFolder, TransitSource};
 use crate::vault::{Vault, VaultError};
 use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
+use zeroize::Zeroizing;
 
 /// Name of the file with the first token, in the data folder.
 pub const TOKEN_FILE: &str = "admin.token";
@@ -45,6 +46,8 @@ pub struct Config {
     pub new_token: bool,
     /// Whether secrets are taken out of payloads before these are recorded.
     pub redaction: bool,
+    /// File of literal secrets, one a line.
+    pub literals: Option<PathBuf>,
 }
 
 impl Config {
@@ -70,6 +73,20 @@ pub enum StartError {
     /// The rules of redaction.
     #[error("redaction: {0}")]
     Rules(#[from] RuleError),
+    /// The file of literal secrets.
+    #[error("cannot read {path}: {source}")]
+    Literals {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Others may read the file of literal secrets.
+    #[error("{path} is for its owner alone: chmod 0600 it")]
+    LiteralsOpen {
+        /// The file.
+        path: PathBuf,
+    },
     /// The first tenant.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -115,7 +132,11 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
     let keys = config.keys_folder();
     let empty = store.first_tenant().await?.is_none();
     let vault = Vault::open(&keys, &config.root_key, empty).await?;
-    let redaction = config.redaction.then(RuleSet::builtin).transpose()?;
+    let literals = config.literals.as_deref().map(read_literals).transpose()?;
+    let redaction = config
+        .redaction
+        .then(|| Rules::new(literals.flatten()))
+        .transpose()?;
     let recorder = Recorder::new(store, Arc::new(vault), redaction);
     // Rather no server than one that finds out at the first frame that keys are lost.
     recorder.ready().await?;
@@ -147,6 +168,23 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
         cluster,
         token,
     })
+}
+
+/// Reads literal secrets from a file that its owner alone may read.
+fn read_literals(path: &Path) -> Result<Option<Literals>, StartError> {
+    let at = |source| StartError::Literals {
+        path: path.to_owned(),
+        source,
+    };
+    let mode = fs::metadata(path).map_err(at)?.permissions().mode();
+    // As with the root key: systemd's credentials carry group bits in some versions.
+    if mode & 0o007 != 0 {
+        return Err(StartError::LiteralsOpen {
+            path: path.to_owned(),
+        });
+    }
+    let text = Zeroizing::new(fs::read_to_string(path).map_err(at)?);
+    Ok(Literals::read(&text)?)
 }
 
 /// Looks at the keys that a server of this configuration would open, and changes nothing.

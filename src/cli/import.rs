@@ -93,6 +93,8 @@ pub struct Report {
     pub payloads: u64,
     /// Their bytes.
     pub payload_bytes: u64,
+    /// Values with secrets that were moved out of bodies into payloads, where the server redacts them.
+    pub moved: u64,
     /// Records of the file.
     pub records: u64,
     /// Records without a frame kind of their own.
@@ -317,6 +319,7 @@ impl Screen {
         for (count, what) in [
             (report.already, "there already"),
             (report.unmapped, "records kept without a frame kind"),
+            (report.moved, "values with secrets moved into payloads"),
             (report.torn, "torn lines kept as raw bytes"),
             (report.sidechains.len() as u64, "subagents' runs"),
         ] {

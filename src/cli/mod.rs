@@ -17,6 +17,7 @@ pub mod keys;
 pub mod man;
 pub mod migrate;
 pub mod payload;
+pub mod redaction;
 mod running;
 pub mod runs;
 pub mod scan;
@@ -109,6 +110,8 @@ enum Command {
     Token(WithServer<token::TokenArgs>),
     /// List the keys that sign for the tenant, and rotate its seal key
     SigningKeys(WithServer<signing_keys::SigningKeysArgs>),
+    /// The tenant's rules of redaction, and what rules would do
+    Redaction(WithServer<redaction::RedactionArgs>),
     /// Make a tenant with keys and a ledger of its own
     Tenant(WithServer<tenant::TenantArgs>),
     /// Show and renew what the keys of runs are under
@@ -253,6 +256,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::SigningKeys(args) => {
             let (args, client) = args.client()?;
             signing_keys::run(args, client).await?;
+        }
+        Command::Redaction(args) => {
+            let (args, client) = args.client()?;
+            redaction::run(args, client).await?;
         }
         Command::Tenant(args) => {
             let (args, client) = args.client()?;

@@ -54,6 +54,7 @@ impl Place {
             durability: Durability::Durable,
             new_token: false,
             redaction: true,
+            literals: None,
         })
     }
 }
@@ -129,6 +130,9 @@ pub struct ServeArgs {
         default_value = "on"
     )]
     pub redaction: OnOff,
+    /// File of further secrets, one a line, that are taken out wherever they stand
+    #[arg(long, env = "ONRECORD_REDACT_LITERALS", value_name = "FILE")]
+    pub redact_literals: Option<PathBuf>,
     /// Make another owner's token, if the first one is lost
     #[arg(long)]
     pub new_admin_token: bool,
@@ -139,7 +143,13 @@ pub struct ServeArgs {
 
 impl ServeArgs {
     fn config(&self) -> anyhow::Result<Config> {
+        if self.redact_literals.is_some() && self.redaction == OnOff::Off {
+            anyhow::bail!(
+                "--redact-literals has no effect with --redaction off; leave one of them out"
+            );
+        }
         Ok(Config {
+            literals: self.redact_literals.clone(),
             public_host: self.public_host.clone(),
             connections: self.connections,
             new_token: self.new_admin_token,

@@ -104,6 +104,7 @@ impl Recorder {
         run: RunId,
         request: ExportRequest,
     ) -> Result<Pieces, RecordError> {
+        self.refuse_secret("/purpose", &request.purpose)?;
         let recorder = self.clone();
         let (sink, pieces) = mpsc::channel(WAITING_PIECES);
         let source = self

@@ -40,6 +40,7 @@ impl Recorder {
         commit: Hash,
         purpose: String,
     ) -> Result<ReadPayload, RecordError> {
+        self.refuse_secret("/purpose", &purpose)?;
         let recorder = self.clone();
         self.detached(async move {
             recorder

@@ -37,6 +37,7 @@ impl Recorder {
         turn: u64,
         request: ExportRequest,
     ) -> Result<Vec<u8>, RecordError> {
+        self.refuse_secret("/purpose", &request.purpose)?;
         let recorder = self.clone();
         self.detached(async move {
             let withhold = &request.withhold;

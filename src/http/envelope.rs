@@ -5,14 +5,18 @@
 
 use super::problem::Problem;
 use super::{REQUEST_ID, only_problems};
+use crate::record::Recorder;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
 use axum::response::IntoResponse as _;
 use futures_util::FutureExt as _;
+use onrecord_core::id::RunId;
+use std::collections::HashSet;
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 use tower_service::Service;
@@ -28,30 +32,57 @@ struct Head {
     method: Method,
     uri: Uri,
     id: Option<HeaderValue>,
+    recorder: Recorder,
+    words: Arc<HashSet<String>>,
+}
+
+impl Head {
+    /// The path as the log may have it: what stands where an id should may be anything, a secret too.
+    fn path(&self) -> String {
+        let steps = self.uri.path().split('/').map(|step| {
+            let is_number = step.len() < 16 && step.bytes().all(|byte| byte.is_ascii_digit());
+            let known = is_number || self.words.contains(step) || step.parse::<RunId>().is_ok();
+            if known { step } else { "…" }
+        });
+        steps.collect::<Vec<_>>().join("/")
+    }
 }
 
 /// The span of the request that is being answered, for a line of the log. Made for the line, since few requests have
 /// one, and a span costs as much as a frame's chain does.
 pub(super) fn span() -> Span {
     let span = |head: &Head| {
-        // The path has ids only; the query may have a purpose, which is nobody's but the ledger's.
+        // The query may have a purpose, which is nobody's but the ledger's.
         tracing::info_span!(
-            "request", method = %head.method, path = head.uri.path(),
+            "request", method = %head.method, path = head.path(),
             id = head.id.as_ref().and_then(|id| id.to_str().ok()).unwrap_or_default()
         )
     };
     HEAD.try_with(span).unwrap_or_else(|_| Span::none())
 }
 
+/// A text for an answer, without what looks like a secret: it may repeat what the request said.
+pub(super) fn without_secrets(text: String) -> String {
+    HEAD.try_with(|head| head.recorder.without_secrets(&text))
+        .unwrap_or(text)
+}
+
 /// The whole service.
 #[derive(Clone)]
 pub struct Envelope {
     router: Router,
+    recorder: Recorder,
+    words: Arc<HashSet<String>>,
 }
 
 impl Envelope {
-    pub(super) fn new(router: Router) -> Self {
-        Self { router }
+    /// `words` are the steps of paths that are no ids, and the only ones that the log repeats.
+    pub(super) fn new(router: Router, recorder: Recorder, words: HashSet<String>) -> Self {
+        Self {
+            router,
+            recorder,
+            words: Arc::new(words),
+        }
     }
 }
 
@@ -70,7 +101,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let id = request_id(&request);
+        let id = request_id(&request, &self.recorder);
         if let Some(token) = request.headers_mut().get_mut(header::AUTHORIZATION) {
             token.set_sensitive(true);
         }
@@ -78,6 +109,8 @@ where
             method: request.method().clone(),
             uri: request.uri().clone(),
             id: id.clone(),
+            recorder: self.recorder.clone(),
+            words: self.words.clone(),
         };
         let began = Instant::now();
         let answer = self.router.call(request);
@@ -95,9 +128,11 @@ where
     }
 }
 
-/// The id that came with a request, so that the logs on both sides have the same, or a new one.
-fn request_id<B>(request: &Request<B>) -> Option<HeaderValue> {
+/// The id that came with a request, so that the logs on both sides have the same, or a new one; also where what came
+/// looks like a secret.
+fn request_id<B>(request: &Request<B>, recorder: &Recorder) -> Option<HeaderValue> {
     let sent = request.headers().get(REQUEST_ID).cloned();
+    let sent = sent.filter(|sent| !recorder.has_secret(sent.as_bytes()));
     sent.or_else(|| HeaderValue::try_from(Uuid::new_v4().to_string()).ok())
 }
 

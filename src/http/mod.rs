@@ -20,6 +20,7 @@ mod read_frames;
 mod read_payload;
 mod read_run;
 mod receipt;
+mod redaction;
 mod request;
 mod rotations;
 mod schema;
@@ -96,7 +97,7 @@ pub const UPLOAD_BYTES: usize = 64 * 1024 * 1024 * 1024;
         (name = "read", description = "What was recorded"),
         (name = "verify", description = "Exports, proofs and checks"),
         (name = "retain", description = "Holds and erasures"),
-        (name = "administer", description = "Tokens and tenants"),
+        (name = "administer", description = "Tokens, tenants, keys and rules of redaction"),
         (name = "operate", description = "Health"),
     ),
     security(("token" = [])),
@@ -153,6 +154,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(signing_keys::rotate_seal_key))
         .routes(routes!(agent_keys::add_agent_key))
         .routes(routes!(agent_keys::revoke_agent_key))
+        .routes(routes!(redaction::read_rules, redaction::change_rules))
+        .routes(routes!(redaction::dry_run))
         .routes(routes!(health::live))
         .routes(routes!(health::ready))
 }
@@ -170,12 +173,16 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The whole service.
 pub fn router(app: App) -> Envelope {
     let (router, document) = routes().split_for_parts();
+    let steps = document.paths.paths.keys().flat_map(|path| path.split('/'));
+    let words = steps.filter(|step| !step.starts_with('{'));
+    let words = words.chain(["docs", "openapi.json"]);
+    let (words, recorder) = (words.map(str::to_owned).collect(), app.recorder.clone());
     let router = router
         .merge(utoipa_swagger_ui::SwaggerUi::new("/docs").url("/openapi.json", document))
         .fallback(|| async { not_found() })
         .method_not_allowed_fallback(|| async { method_not_allowed() })
         .with_state(app);
-    Envelope::new(router)
+    Envelope::new(router, recorder, words)
 }
 
 fn not_found() -> Problem {

@@ -2,7 +2,7 @@
 //! internal stays in the log, under the request's id.
 
 use super::encoding;
-use super::envelope::span;
+use super::envelope::{span, without_secrets};
 use crate::access::AccessError;
 use crate::record::RecordError;
 use crate::record::intake::{IntakeCode, IntakeError};
@@ -50,7 +50,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem of a code.
+    /// A problem of a code. What the detail repeats of a request is redacted.
     pub fn new(
         status: StatusCode,
         code: &str,
@@ -63,7 +63,7 @@ impl Problem {
             title: title.to_owned(),
             status: status.as_u16(),
             code: code.to_owned(),
-            detail: detail.into(),
+            detail: without_secrets(detail.into()),
             pointer: None,
             action: action.to_owned(),
             head: None,
@@ -393,7 +393,7 @@ impl From<IntakeError> for Problem {
         };
         let problem = Self::new(status, code, title, detail, action);
         Self {
-            pointer: Some(pointer),
+            pointer: Some(without_secrets(pointer)),
             ..problem
         }
     }
@@ -629,7 +629,7 @@ impl From<RecordError> for Problem {
                     "Links in a run point to earlier frames, by `seq` or by `key`.",
                 );
                 Self {
-                    pointer: Some(pointer),
+                    pointer: Some(without_secrets(pointer)),
                     ..problem
                 }
             }
@@ -666,6 +666,20 @@ impl From<RecordError> for Problem {
             RecordError::NotStored(error) => {
                 database(error.is_storage_full(), error.is_transient(), &error)
             }
+            RecordError::BadRules(_) => Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "malformed_rules",
+                "The rules cannot be used",
+                detail,
+                "Correct the rule that is named; nothing was changed.",
+            ),
+            RecordError::NoRules(_) => Self::new(
+                StatusCode::NOT_FOUND,
+                "rules_not_found",
+                "No such version of the rules",
+                detail,
+                "Leave `version` out for the document that holds; versions count from 1.",
+            ),
             RecordError::Busy => Self::queue_full(),
             RecordError::Stopping => Self {
                 detail: "the server is stopping".to_owned(),
@@ -679,6 +693,7 @@ impl From<RecordError> for Problem {
             RecordError::NoTenant(_)
             | RecordError::Vault(_)
             | RecordError::Rotation(_)
+            | RecordError::StoredRules(_)
             | RecordError::CutOff => internal(&error),
         }
     }

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::text;
+use super::{cut, text};
 
 /// Bytes of one payload of an import. The format allows 16 MiB; half of it leaves room for the
 /// escapes of JSON and for base64 in the request.
@@ -106,17 +106,32 @@ impl Payload {
         match &self.content {
             // `json` is never larger than a part, see above.
             Content::Json(_) => vec![self],
-            Content::Text(whole) => text::pieces(whole, PART_BYTES)
+            Content::Text(whole) => pieces(whole.as_bytes())
                 .enumerate()
-                .map(|(index, piece)| named(index, Content::Text(piece.to_owned())))
+                .map(|(index, piece)| {
+                    let text = String::from_utf8_lossy(piece).into_owned();
+                    named(index, Content::Text(text))
+                })
                 .collect(),
-            Content::Bytes(whole) => whole
-                .chunks(PART_BYTES)
+            Content::Bytes(whole) => pieces(whole)
                 .enumerate()
                 .map(|(index, piece)| named(index, Content::Bytes(piece.to_vec())))
                 .collect(),
         }
     }
+}
+
+/// The content in pieces of at most [`PART_BYTES`], cut between characters and around secrets.
+fn pieces(whole: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = whole;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (piece, after) = rest.split_at(cut::place(rest, PART_BYTES));
+        rest = after;
+        Some(piece)
+    })
 }
 
 impl Serialize for Payload {

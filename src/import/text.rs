@@ -33,19 +33,6 @@ pub fn is_label(text: &str, chars: usize) -> bool {
             .any(|one| one.is_control() || is_noncharacter(one))
 }
 
-/// The text in pieces of at most `bytes` bytes, cut between characters.
-pub fn pieces(text: &str, bytes: usize) -> impl Iterator<Item = &str> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
-        let (piece, after) = rest.split_at(rest.floor_char_boundary(bytes.max(4)));
-        rest = after;
-        Some(piece)
-    })
-}
-
 /// A time of a transcript.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
@@ -148,12 +135,6 @@ mod tests {
         assert_eq!(of(1_765_843_203.25.into()), at);
         assert_eq!(of(1e300.into()), None);
         assert_eq!(of("1765843203250".into()), None);
-    }
-
-    #[test]
-    fn pieces_are_cut_between_characters() {
-        let pieces: Vec<_> = pieces("aäöü", 4).collect();
-        assert_eq!(pieces, ["aä", "öü"]);
     }
 
     #[test]

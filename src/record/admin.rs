@@ -13,6 +13,8 @@ impl Recorder {
         tenant: TenantId,
         request: TokenRequest,
     ) -> Result<NewToken, RecordError> {
+        self.refuse_secret("/name", &request.name)?;
+        self.refuse_secret("/actor/id", request.actor_id.as_deref().unwrap_or_default())?;
         let recorder = self.clone();
         self.detached(async move {
             let mut tx = recorder.store.begin(&tenant).await?;
@@ -52,6 +54,7 @@ impl Recorder {
         host: String,
         name: String,
     ) -> Result<(TenantId, NewToken), RecordError> {
+        self.refuse_secret("/name", &name)?;
         let recorder = self.clone();
         self.detached(async move {
             if recorder.store.first_tenant().await?.as_ref() != Some(&caller.tenant) {

@@ -45,11 +45,12 @@ impl Recorder {
             keys: &agents,
             first: self.signed_first(&caller.tenant, &run, &requests).await?,
         };
+        let rules = self.rules(&caller.tenant).await?;
         let mut results = Vec::with_capacity(requests.len());
         let mut frames = Vec::with_capacity(requests.len());
         for request in requests {
             results.push(
-                prepare(&caller, request, &keys, self.redaction.as_ref(), &signers)
+                prepare(&caller, request, &keys, rules.as_deref(), &signers)
                     .map(|prepared| frames.push(prepared)),
             );
         }

@@ -6,6 +6,7 @@
 mod admin;
 pub mod append;
 mod company;
+mod dry_run;
 pub mod follow;
 mod group;
 mod head;
@@ -20,12 +21,14 @@ mod queue;
 pub mod read;
 mod redaction;
 mod rotate;
+mod rules;
 pub mod seal;
 mod sequencer;
 mod signed;
 mod signing_keys;
 
 pub(crate) use admin::TokenRow;
+pub(crate) use dry_run::{RUNS as DRY_RUNS, Tried, TriedPlace, TryRequest};
 pub(crate) use open::state_of;
 pub(crate) use prepare::offload;
 pub(crate) use rotate::Rotations;
@@ -33,7 +36,7 @@ pub(crate) use signing_keys::{NewAgentKey, SigningKeyRow, SigningKeys};
 
 use crate::access::{AccessError, Agents, Tokens};
 use crate::ledger::LedgerError;
-use crate::redact::RuleSet;
+use crate::redact::RuleError;
 use crate::rotation::RotationError;
 use crate::store::{self, Failure, Store, StoreError};
 use crate::vault::{RunKeys, TenantKeys, Vault, VaultError};
@@ -43,6 +46,8 @@ use onrecord_core::chain::Fault;
 use onrecord_core::digest::Hash;
 use onrecord_core::id::{RunId, TenantId};
 pub use queue::QueueLimits;
+pub use rules::Rules;
+pub(crate) use rules::{DOCUMENT_BYTES, Standing, document_media};
 use sequencer::Sequencer;
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
@@ -272,6 +277,15 @@ pub enum RecordError {
     /// The database failed, and whether the write was stored is not known.
     #[error("the database did not say whether the write was stored")]
     Unknown,
+    /// A document of rules that cannot be used.
+    #[error("{0}")]
+    BadRules(RuleError),
+    /// A stored document of rules cannot be used: another version of this program wrote it.
+    #[error("the tenant's rules of redaction cannot be used: {0}")]
+    StoredRules(RuleError),
+    /// The tenant's rules have no such version.
+    #[error("there is no version {0} of the tenant's rules")]
+    NoRules(u64),
     /// A task of ours ended without an answer.
     #[error("the work was cut off; whether it was done is not known")]
     CutOff,
@@ -320,7 +334,7 @@ pub struct Shared {
     pub(crate) store: Store,
     pub(crate) vault: Arc<Vault>,
     /// The rules under which payloads are redacted, if they are.
-    redaction: Option<RuleSet>,
+    redaction: Option<Rules>,
     tasks: TaskTracker,
     /// Ends work that another process, or the next start, goes on with.
     stopping: CancellationToken,
@@ -346,7 +360,7 @@ const OPEN_KEYS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(8_191);
 
 impl Recorder {
     /// A recorder over a database and its keys, which redacts payloads under rules if it is given any.
-    pub fn new(store: Store, vault: Arc<Vault>, redaction: Option<RuleSet>) -> Self {
+    pub fn new(store: Store, vault: Arc<Vault>, redaction: Option<Rules>) -> Self {
         Self::with_queue(store, vault, redaction, QueueLimits::STANDARD)
     }
 
@@ -354,7 +368,7 @@ impl Recorder {
     pub fn with_queue(
         store: Store,
         vault: Arc<Vault>,
-        redaction: Option<RuleSet>,
+        redaction: Option<Rules>,
         limits: QueueLimits,
     ) -> Self {
         let followed = follow::Followed::default();
@@ -406,7 +420,7 @@ impl Recorder {
 
     /// Whether nothing more is begun.
     pub(crate) fn is_stopping(&self) -> bool {
-        self.tasks.is_closed()
+        self.stopping.is_cancelled()
     }
 
     /// Whether the database answers and the keys of every tenant are there.
@@ -414,7 +428,7 @@ impl Recorder {
         self.store.ping().await?;
         for (tenant, keyid) in self.store.seal_keys().await? {
             self.keys(&tenant).await?;
-            if self.vault.seal_key(&tenant, &keyid).is_err() {
+            if self.vault.seal_key(&tenant, &keyid).await.is_err() {
                 // It may have been rotated since.
                 self.seal_key_now(&tenant).await?;
             }

@@ -96,7 +96,8 @@ impl Recorder {
         let keys = self.keys(&caller.tenant).await?;
         let key = request.key.clone();
         let fingerprint = fingerprint(&request);
-        redact(self.redaction.as_ref(), &mut request)?;
+        let rules = self.rules(&caller.tenant).await?;
+        redact(rules.as_deref(), &mut request)?;
         let mut tx = self.store.begin(&caller.tenant).await?;
         let mut tenant = store::tenants::lock(&mut tx, &caller.tenant).await?;
         if let Some(key) = &key
@@ -122,7 +123,7 @@ impl Recorder {
             fingerprint,
             None,
             &run_keys,
-            self.redaction.as_ref(),
+            rules.as_deref(),
         )?;
         let empty = Chain::new(caller.tenant.clone(), run.clone());
         let mut chain = empty.clone();

@@ -15,6 +15,9 @@ use onrecord_core::frame::{Actor, ActorType, Draft, Kind, Link, PayloadRef, Reda
 /// Payload bytes from which encryption moves off the threads that serve requests.
 const OFFLOAD_BYTES: usize = 256 * 1024;
 
+/// How much longer it takes to look for secrets than to encrypt, where somebody wrote what is hard to look through.
+const REDACTION_WEIGHT: usize = 8;
+
 /// A request whose payloads are committed to and encrypted.
 pub(crate) struct Prepared {
     pub(crate) request: FrameRequest,
@@ -225,9 +228,12 @@ pub(super) fn redact(
     request: &mut FrameRequest,
 ) -> Result<(), RecordError> {
     match rules {
-        Some(rules) => Ok(offload(bytes(request), || {
-            redaction::redact(rules, request)
-        })?),
+        Some(rules) => {
+            let of_result = request.result.iter().map(|result| result.body.len());
+            let bodies = request.body.len() + of_result.sum::<usize>();
+            let weight = (bytes(request) + bodies).saturating_mul(REDACTION_WEIGHT);
+            Ok(offload(weight, || redaction::redact(rules, request))?)
+        }
         None => Ok(()),
     }
 }

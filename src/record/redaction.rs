@@ -4,6 +4,8 @@
 //! placeholder, since it is what the frame says of itself: a secret there is refused.
 
 use super::intake::{FrameRequest, IntakeCode, IntakeError};
+use super::rules::Rules;
+use super::{RecordError, Recorder};
 use crate::redact::{Mark, Place, RuleSet, Shape, TELLING_BYTES};
 use crate::vault::{RunKeys, VaultError};
 use onrecord_core::frame::{Kind, Redaction};
@@ -11,8 +13,37 @@ use onrecord_core::frame::{Kind, Redaction};
 /// Redactions that a frame lists one by one. Beyond, one entry stands for all of a rule in a payload, so that a
 /// payload full of secrets does not make a frame that is too large.
 const LISTED: usize = 100;
-/// Bytes of a pointer; a longer one is cut to where the parent is.
-const POINTER_BYTES: usize = 512;
+
+impl Recorder {
+    /// A text for a log or an answer, without what the server's own rules find in it.
+    pub fn without_secrets(&self, text: &str) -> String {
+        let rules = self.redaction.as_ref().map(Rules::base);
+        let redacted = rules.and_then(|rules| rules.redact(text.as_bytes(), Shape::Text));
+        redacted.map_or_else(
+            || text.to_owned(),
+            |redacted| String::from_utf8_lossy(&redacted.bytes).into_owned(),
+        )
+    }
+
+    /// Whether the server's own rules find anything in a text.
+    pub fn has_secret(&self, text: &[u8]) -> bool {
+        let rules = self.redaction.as_ref().map(Rules::base);
+        rules.is_some_and(|rules| !rules.find(text, Shape::Text).is_empty())
+    }
+
+    /// Refuses a text that is to be kept and is no payload, such as a name or a purpose.
+    ///
+    /// # Errors
+    /// `secret_in_metadata`, with the pointer to the member.
+    pub(crate) fn refuse_secret(&self, pointer: &str, text: &str) -> Result<(), RecordError> {
+        let rules = self.redaction.as_ref().map(Rules::base);
+        let found = rules.map(|rules| rules.find(text.as_bytes(), Shape::Text));
+        match found.as_ref().and_then(|found| found.first()) {
+            Some(found) => Err(refused(pointer.to_owned(), &found.kind).into()),
+            None => Ok(()),
+        }
+    }
+}
 
 /// Takes the secrets out of the payloads of a request and of its result.
 ///
@@ -49,7 +80,7 @@ fn take_out(rules: &RuleSet, request: &mut FrameRequest, at: &str) -> Result<(),
 fn committed(mut pointer: String, mark: Option<&Mark>) -> IntakeError {
     if let Some(Place::Pointer(inner)) = mark.map(|mark| &mark.place) {
         pointer.push_str("/json");
-        pointer.push_str(&near(inner));
+        pointer.push_str(inner);
     }
     let kind = mark.map_or("secret", |mark| &mark.kind);
     IntakeError {
@@ -95,7 +126,7 @@ fn redaction(rules: &RuleSet, mark: &Mark, keys: &RunKeys) -> Result<Redaction, 
     let telling = mark.secret.len() >= TELLING_BYTES;
     let fingerprint = telling.then(|| keys.secret_fingerprint(&mark.secret));
     let (pointer, range) = match &mark.place {
-        Place::Pointer(pointer) => (Some(near(pointer)), None),
+        Place::Pointer(pointer) => (Some(pointer.clone()), None),
         Place::Range(start, end) => (None, Some((*start, *end))),
     };
     Ok(Redaction {
@@ -134,50 +165,84 @@ fn sum(rules: &RuleSet, list: &mut Vec<Redaction>, from: usize, mark: &Mark) {
     }
 }
 
-/// The pointer, or that of the nearest parent whose pointer is not too long.
-fn near(pointer: &str) -> String {
-    let mut near = pointer;
-    while near.len() > POINTER_BYTES {
-        near = near.rsplit_once('/').map_or("", |(parent, _)| parent);
-    }
-    near.to_owned()
-}
-
 /// Looks for secrets in all of a request that is no payload.
 fn check(rules: &RuleSet, request: &FrameRequest, at: &str) -> Result<(), IntakeError> {
-    let body = if request.kind == Kind::Session {
-        "session"
-    } else {
-        "body"
+    let payloads = request.payloads.iter();
+    let metadata = Metadata {
+        at,
+        member: if request.kind == Kind::Session {
+            "session"
+        } else {
+            "body"
+        },
+        body: &request.body,
+        key: request.key.as_deref(),
+        actor: request.actor.as_ref().map(|actor| actor.id.as_str()),
+        payloads: payloads
+            .map(|one| (one.name.as_str(), one.media.as_str()))
+            .collect(),
     };
-    if let Some(redacted) = rules.redact(&request.body, Shape::Json) {
-        // The pointer is that of the redacted body: a secret in a key is not in it.
-        let first = redacted.marks.first();
-        let inner = first.and_then(|mark| match &mark.place {
-            Place::Pointer(pointer) => Some(near(pointer)),
-            Place::Range(..) => None,
-        });
-        let kind = first.map_or("secret", |mark| &mark.kind);
-        let pointer = format!("{at}/{body}{}", inner.unwrap_or_default());
-        return Err(refused(pointer, kind));
-    }
-    let text = |pointer: String, text: &str| match rules.find(text.as_bytes(), Shape::Text).first()
-    {
-        Some(found) => Err(refused(pointer, &found.kind)),
+    match metadata.found(rules).into_iter().next() {
+        Some(first) => Err(refused(first.pointer, &first.kind)),
         None => Ok(()),
-    };
-    text(
-        format!("{at}/key"),
-        request.key.as_deref().unwrap_or_default(),
-    )?;
-    if let Some(actor) = &request.actor {
-        text(format!("{at}/actor/id"), &actor.id)?;
     }
-    for (index, payload) in request.payloads.iter().enumerate() {
-        text(format!("{at}/payloads/{index}/name"), &payload.name)?;
-        text(format!("{at}/payloads/{index}/media"), &payload.media)?;
+}
+
+/// All of a frame that is no payload, and may hold what its writer likes.
+pub(super) struct Metadata<'a> {
+    /// Pointer to the frame.
+    pub(super) at: &'a str,
+    /// What the body is called.
+    pub(super) member: &'a str,
+    pub(super) body: &'a [u8],
+    pub(super) key: Option<&'a str>,
+    /// The actor's id.
+    pub(super) actor: Option<&'a str>,
+    /// Names and media types.
+    pub(super) payloads: Vec<(&'a str, &'a str)>,
+}
+
+/// A secret where no payload is.
+pub(super) struct InMetadata {
+    pub(super) pointer: String,
+    pub(super) kind: String,
+    pub(super) rule: String,
+}
+
+impl Metadata<'_> {
+    /// What the rules find.
+    pub(super) fn found(&self, rules: &RuleSet) -> Vec<InMetadata> {
+        let (at, member) = (self.at, self.member);
+        let mut all = Vec::new();
+        // The pointers are those of the redacted body: a secret in a key is not in them.
+        let redacted = rules.redact(self.body, Shape::Json);
+        for mark in redacted.into_iter().flat_map(|redacted| redacted.marks) {
+            let inner = match &mark.place {
+                Place::Pointer(pointer) => pointer.as_str(),
+                Place::Range(..) => "",
+            };
+            all.push(InMetadata {
+                pointer: format!("{at}/{member}{inner}"),
+                kind: mark.kind,
+                rule: mark.rule,
+            });
+        }
+        let mut text = |text: &str, pointer: &dyn Fn() -> String| {
+            let found = rules.find(text.as_bytes(), Shape::Text).into_iter();
+            all.extend(found.map(|one| InMetadata {
+                pointer: pointer(),
+                kind: one.kind,
+                rule: one.rule,
+            }));
+        };
+        text(self.key.unwrap_or_default(), &|| format!("{at}/key"));
+        text(self.actor.unwrap_or_default(), &|| format!("{at}/actor/id"));
+        for (index, (name, media)) in self.payloads.iter().enumerate() {
+            text(name, &|| format!("{at}/payloads/{index}/name"));
+            text(media, &|| format!("{at}/payloads/{index}/media"));
+        }
+        all
     }
-    Ok(())
 }
 
 fn refused(pointer: String, kind: &str) -> IntakeError {

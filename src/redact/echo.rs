@@ -9,6 +9,10 @@ use zeroize::Zeroizing;
 /// The fewest characters of base64 that are told from chance.
 const FRAGMENT: usize = 8;
 
+/// Secrets of one payload that are looked for in the rest of it. Compiling takes as long as looking through a thousand
+/// times their bytes, and a payload with more of them is a list of secrets, each of which was found where it stands.
+const ECHOED: usize = 500;
+
 /// Known secrets, compiled.
 pub(super) struct Echo {
     spellings: AhoCorasick,
@@ -30,7 +34,10 @@ impl Echo {
         secrets: impl Iterator<Item = (Vec<u8>, String, String)>,
         once: bool,
     ) -> Option<Self> {
+        let mut distinct = HashSet::new();
         let secrets: Vec<Secret> = secrets
+            .filter(|(bytes, ..)| distinct.insert(bytes.clone()))
+            .take(if once { usize::MAX } else { ECHOED })
             .map(|(bytes, rule, kind)| Secret {
                 bytes: Zeroizing::new(bytes),
                 rule,

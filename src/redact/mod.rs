@@ -6,10 +6,13 @@
 
 mod anchors;
 mod check;
+mod compile;
+mod document;
 mod echo;
 mod json;
 mod named;
 mod place;
+mod pointers;
 mod rules;
 mod text;
 mod value;
@@ -19,9 +22,11 @@ mod wrapped;
 #[cfg(test)]
 mod tests;
 
-pub use rules::{LITERAL_BYTES, RuleError, RuleSet};
+pub use document::{DOCUMENT_BYTES, Document};
+pub use rules::{LITERAL_BYTES, Literals, RuleError, RuleSet};
 
 use echo::Echo;
+use pointers::Places;
 use zeroize::Zeroizing;
 
 /// How a payload is read.
@@ -158,22 +163,28 @@ impl RuleSet {
     }
 
     fn found_once(&self, payload: &[u8], shape: Shape) -> Vec<Found> {
-        if !text::is_suspect(self, payload) {
+        let has_places = shape == Shape::Json && self.pointers.has_always();
+        if !has_places && !text::is_suspect(self, payload) {
             return Vec::new();
         }
-        let read = match shape {
-            Shape::Json => json::find(self, payload, 0),
-            Shape::Text => None,
+        let (read, mut places) = match shape {
+            Shape::Json => (json::find(self, payload, 0), self.pointers.places(payload)),
+            Shape::Text => (None, Places::default()),
         };
         let mut found = read.unwrap_or_else(|| text::find(self, payload, 0));
+        found.retain(|one| !self.is_allowed(&one.secret));
+        found.append(&mut places.always);
         if let Some(literals) = &self.literals {
             found.extend(literals.find(payload));
         }
+        // What is never redacted is not looked for elsewhere either; an operator's literals are redacted everywhere.
+        let stays = |one: &Found| one.kind != rules::LITERAL && places.stays(one);
+        found.retain(|one| !stays(one));
         // What was found once is looked for everywhere, in every spelling.
         let telling = found.iter().filter(|one| is_telling(&one.secret));
         let known = telling.map(|one| (one.secret.to_vec(), one.rule.clone(), one.kind.clone()));
         if let Some(echo) = Echo::new(known, false) {
-            found.extend(echo.find(payload));
+            found.extend(echo.find(payload).into_iter().filter(|one| !stays(one)));
         }
         merged(found)
     }

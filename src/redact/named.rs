@@ -24,6 +24,17 @@ struct Value {
     member: bool,
 }
 
+/// What was read for the names before, so that a text of nothing but names is read once and not for each of them.
+#[derive(Default)]
+pub(super) struct Memo {
+    /// The beginning of what was read of a value without quotes, and how far it goes on.
+    run: (usize, usize),
+    /// Whether quotes alone end it.
+    tight: bool,
+    /// Up to where the last header of cookies goes, which ends those in it too.
+    cookies: usize,
+}
+
 /// Whether a name at an anchor is one that holds secrets, and something may follow it.
 pub(super) fn is_suspect(rules: &RuleSet, text: &[u8], anchor: usize) -> bool {
     let (start, end) = extent(text, anchor);
@@ -41,16 +52,25 @@ pub(super) fn is_suspect(rules: &RuleSet, text: &[u8], anchor: usize) -> bool {
 }
 
 /// The secrets that the name at an anchor holds, and the end of that name.
-pub(super) fn find(rules: &RuleSet, text: &[u8], anchor: usize) -> (Vec<Found>, usize) {
+pub(super) fn find(
+    rules: &RuleSet,
+    text: &[u8],
+    anchor: usize,
+    memo: &mut Memo,
+) -> (Vec<Found>, usize) {
     let (start, end) = extent(text, anchor);
     let found = rules.name(&text[start..end]).and_then(|name| {
-        let value = value_after(text, start, end)?;
+        let value = value_after(text, start, end, memo)?;
         let places = match rules.names[name].trust {
+            Trust::Cookie if value.start < memo.cookies => Vec::new(),
             Trust::Authorization => {
                 let line = &text[value.start..line_end(text, &value)];
                 credentials(rules, line).into_iter().collect()
             }
-            Trust::Cookie => cookies(rules, &text[value.start..line_end(text, &value)]),
+            Trust::Cookie => {
+                memo.cookies = line_end(text, &value);
+                cookies(rules, &text[value.start..memo.cookies])
+            }
             trust => {
                 let bytes = &text[value.start..value.end];
                 let is = is_secret(rules, bytes, trust, value.stands);
@@ -113,7 +133,7 @@ fn extent(text: &[u8], anchor: usize) -> (usize, usize) {
 }
 
 /// The value that a name has.
-fn value_after(text: &[u8], start: usize, end: usize) -> Option<Value> {
+fn value_after(text: &[u8], start: usize, end: usize, memo: &mut Memo) -> Option<Value> {
     let at = |place: usize| text.get(place).copied();
     let skip = |from: usize, set: &[u8]| {
         from + text[from.min(text.len())..]
@@ -173,18 +193,7 @@ fn value_after(text: &[u8], start: usize, end: usize) -> Option<Value> {
             })
         }
         _ => {
-            let line = line_begins(text, start);
-            let ends: &[u8] = if tight && line {
-                b"\"'`\\"
-            } else {
-                b"\"'`,;&<>()[]{}|\\"
-            };
-            let rest = text[from..].iter().take(RUN);
-            let length = rest
-                .take_while(|byte| {
-                    !byte.is_ascii_whitespace() && !byte.is_ascii_control() && !ends.contains(byte)
-                })
-                .count();
+            let length = memo.length(text, from, tight && line_begins(text, start));
             let number = text[from..from + length].iter().all(u8::is_ascii_digit);
             (length > 0).then_some(Value {
                 start: from,
@@ -197,6 +206,31 @@ fn value_after(text: &[u8], start: usize, end: usize) -> Option<Value> {
                 member: quoted && number,
             })
         }
+    }
+}
+
+impl Memo {
+    /// The length of a value without quotes, at most [`RUN`].
+    fn length(&mut self, text: &[u8], from: usize, tight: bool) -> usize {
+        let ends: &[u8] = if tight {
+            b"\"'`\\"
+        } else {
+            b"\"'`,;&<>()[]{}|\\"
+        };
+        let goes_on = |byte: &u8| {
+            !byte.is_ascii_whitespace() && !byte.is_ascii_control() && !ends.contains(byte)
+        };
+        let (start, end) = self.run;
+        let most = text.len().min(from + RUN);
+        let known = (start..=end).contains(&from) && self.tight == tight && start < end;
+        let begin = if known { end } else { from };
+        let more = text[begin.min(most)..most]
+            .iter()
+            .take_while(|byte| goes_on(byte));
+        let end = begin + more.count();
+        self.run = (if known { start } else { from }, end);
+        self.tight = tight;
+        end.min(most) - from
     }
 }
 

@@ -4,6 +4,10 @@ use super::{Found, Mark, Place, Redacted, Shape};
 use onrecord_core::json::{Limits, canonicalize};
 use onrecord_core::limits;
 
+/// Bytes of a pointer; a longer one is cut to where a parent is. A frame has no room for more, and thousands of
+/// placeholders may stand under one long name.
+const POINTER_BYTES: usize = 512;
+
 /// Puts placeholders where the findings are, which are in order and not over one another.
 pub(super) fn replace(payload: &[u8], found: Vec<Found>, shape: Shape) -> Redacted {
     let (mut bytes, places) = written(payload, &found, &[]);
@@ -222,18 +226,24 @@ impl Walk<'_> {
     }
 }
 
-/// RFC 6901.
+/// RFC 6901, of the nearest parent whose pointer is not too long.
 fn pointer(steps: &[Step<'_>]) -> String {
     let mut pointer = String::new();
     for step in steps {
+        let parent = pointer.len();
         pointer.push('/');
         match step {
             Step::Index(index) => pointer.push_str(&index.to_string()),
+            Step::Key(raw) if raw.len() > POINTER_BYTES * 6 => return pointer[..parent].to_owned(),
             Step::Key(raw) => {
                 let name = super::view::unescaped(raw).bytes;
                 let name = String::from_utf8_lossy(&name);
                 pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
             }
+        }
+        if pointer.len() > POINTER_BYTES {
+            pointer.truncate(parent);
+            break;
         }
     }
     pointer

@@ -2,23 +2,26 @@
 
 use super::anchors::Anchors;
 use super::check::Check;
+use super::compile::{Builder, literals};
+use super::document::{Document, LiteralRow};
 use super::echo::Echo;
-use super::wrapped;
-use regex::bytes::{Regex, RegexBuilder};
+use super::pointers::Pointers;
+use memchr::memmem::Finder;
+use regex::bytes::Regex;
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// The fewest bytes of a literal secret: shorter ones would be found in everything.
 pub const LITERAL_BYTES: usize = 8;
+/// The most bytes of a literal secret, and how many there may be.
+const LITERAL_MOST_BYTES: usize = 4 * 1024;
+const LITERALS: usize = 1_000;
+/// Kind of a literal secret.
+pub(super) const LITERAL: &str = "literal";
 /// The most bytes that a pattern compiles to.
 const PATTERN_BYTES: usize = 4 * 1024 * 1024;
 const BUILTIN: &str = include_str!("rules.toml");
-/// Where a key in PEM begins.
-const PEM: &str = "-----BEGIN ";
-/// Where the authority of an address begins; a slash may be escaped.
-const URLS: [&str; 3] = ["://", ":\\/", ":\\\\/"];
-const COLOURS: [&str; 2] = ["\u{1b}", "\\u001b"];
-
 /// Why a rule set cannot be used. Nothing of a literal secret is in it.
 #[derive(Debug, thiserror::Error)]
 pub enum RuleError {
@@ -41,14 +44,16 @@ pub struct RuleSet {
     pub(super) tokens: Vec<Token>,
     pub(super) names: Vec<Name>,
     /// By the last words of a name, joined.
-    words: HashMap<String, usize>,
+    pub(super) words: HashMap<String, usize>,
     /// Ends of names whose words nothing separates.
-    glued: Vec<(String, usize)>,
-    never_names: HashSet<String>,
+    pub(super) glued: Vec<(String, usize)>,
+    pub(super) never_names: HashSet<String>,
     pub(super) never_values: HashSet<String>,
     pub(super) anchors: Anchors,
     pub(super) hits: Vec<Hit>,
-    pub(super) literals: Option<Echo>,
+    pub(super) literals: Option<Arc<Echo>>,
+    pub(super) allowed: Allowed,
+    pub(super) pointers: Pointers,
 }
 
 /// What a secret looks like by itself.
@@ -56,6 +61,10 @@ pub(super) struct Token {
     pub(super) id: String,
     pub(super) kind: String,
     pub(super) pattern: Regex,
+    /// Bytes that it is shown.
+    pub(super) window: usize,
+    /// Words of which one stands near: looking for them costs less than the pattern.
+    pub(super) needs: Vec<Finder<'static>>,
     /// Bytes before the anchor at which the pattern may begin.
     pub(super) behind: usize,
     /// Whether a letter may stand before.
@@ -104,65 +113,46 @@ pub(super) enum Hit {
     Wrapped(Box<[u8]>, usize),
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    version: String,
-    #[serde(default)]
-    token: Vec<TokenRow>,
-    #[serde(default)]
-    name: Vec<NameRow>,
-    #[serde(default)]
-    never: NeverRow,
-    #[serde(default)]
-    literal: Vec<LiteralRow>,
+/// Bytes from an anchor on that a pattern may need.
+const WINDOW: usize = 32 * 1024;
+/// The same of a tenant's, and what its pattern compiles to at most: what one tenant writes, others wait for.
+const TENANT_WINDOW: usize = 1_024;
+const TENANT_PATTERN_BYTES: usize = 256 * 1024;
+
+/// Literal secrets of an operator.
+#[derive(Clone)]
+pub struct Literals(pub(super) Arc<Echo>);
+
+impl Literals {
+    /// Literal secrets, one a line; empty lines are none.
+    ///
+    /// # Errors
+    /// Names the line of one that has less than [`LITERAL_BYTES`] or too many; nothing of it is in the error.
+    pub fn read(text: &str) -> Result<Option<Self>, RuleError> {
+        let mut rows = Vec::new();
+        for (line, value) in (1..).zip(text.lines()) {
+            if value.is_empty() {
+                continue;
+            }
+            if value.len() > LITERAL_MOST_BYTES || rows.len() == LITERALS {
+                return Err(RuleError::Malformed(format!(
+                    "line {line}: at most {LITERALS} literal secrets, of at most {LITERAL_MOST_BYTES} bytes"
+                )));
+            }
+            rows.push(LiteralRow {
+                id: format!("literal-{line}"),
+                value: value.to_owned(),
+            });
+        }
+        literals(&rows)
+    }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TokenRow {
-    id: String,
-    kind: String,
-    anchors: Vec<String>,
-    pattern: String,
-    #[serde(default)]
-    behind: usize,
-    #[serde(default)]
-    glued: bool,
-    #[serde(default)]
-    entropy: f32,
-    #[serde(default)]
-    check: Option<Check>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NameRow {
-    id: String,
-    kind: String,
-    trust: Trust,
-    words: Vec<String>,
-    /// Words so short that the pass looks for them with what follows a name.
-    #[serde(default)]
-    short: Vec<String>,
-    #[serde(default)]
-    glued: Vec<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NeverRow {
-    #[serde(default)]
-    names: Vec<String>,
-    #[serde(default)]
-    values: Vec<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LiteralRow {
-    id: String,
-    value: String,
+/// What is no secret, though it looks like one.
+#[derive(Default)]
+pub(super) struct Allowed {
+    pub(super) values: HashSet<Vec<u8>>,
+    pub(super) patterns: Vec<Regex>,
 }
 
 impl RuleSet {
@@ -179,84 +169,57 @@ impl RuleSet {
     /// # Errors
     /// Names the rule that cannot be used. A literal secret of less than [`LITERAL_BYTES`] is refused, not left out.
     pub fn read(text: &str) -> Result<Self, RuleError> {
-        // The parser's own words would quote the line, and a line may hold a literal secret.
-        let file: File = toml::from_str(text)
-            .map_err(|error: toml::de::Error| RuleError::Malformed(error.message().to_owned()))?;
-        let mut patterns: Vec<Vec<u8>> = Vec::new();
-        let mut hits = Vec::new();
-        let mut anchor = |bytes: &[u8], hit: Hit| {
-            patterns.push(bytes.to_vec());
-            hits.push(hit);
+        let document = Document::toml(text)?;
+        let version = document.version.clone();
+        let version =
+            version.ok_or_else(|| RuleError::Malformed("a version is missing".to_owned()))?;
+        Self::compile(version, &document, None, None)
+    }
+
+    /// The built-in rules with what an operator and a tenant add to them, compiled into one pass. The version says
+    /// so: `builtin/1+t/3` with the third document of a tenant, `builtin/1+l` with literals.
+    ///
+    /// # Errors
+    /// Names the rule that cannot be used, or that has the id of another.
+    pub fn composed(
+        literals: Option<&Literals>,
+        tenant: Option<(&Document, u64)>,
+    ) -> Result<Self, RuleError> {
+        let builtin = Document::toml(BUILTIN)?;
+        let mut version = builtin.version.clone().unwrap_or_default();
+        if literals.is_some() {
+            version.push_str("+l");
+        }
+        if let Some((_, number)) = tenant {
+            version.push_str(&format!("+t/{number}"));
+        }
+        let own = tenant.map(|(document, _)| document);
+        Self::compile(version, &builtin, own, literals)
+    }
+
+    fn compile(
+        version: String,
+        document: &Document,
+        own: Option<&Document>,
+        given: Option<&Literals>,
+    ) -> Result<Self, RuleError> {
+        let mut builder = Builder::default();
+        builder.document(document, WINDOW, PATTERN_BYTES)?;
+        if let Some(own) = own {
+            builder.document(own, TENANT_WINDOW, TENANT_PATTERN_BYTES)?;
+        }
+        let literals = match given {
+            Some(given) => Some(given.clone()),
+            None => literals(&document.literal)?,
         };
-        let mut wrap = HashSet::new();
-        let mut tokens = Vec::new();
-        for row in file.token {
-            for one in &row.anchors {
-                if one.is_empty() {
-                    return Err(refused(&row.id, "an anchor is empty"));
-                }
-                anchor(one.as_bytes(), Hit::Token(tokens.len()));
-                if one.len() >= wrapped::ANCHOR_BYTES && row.behind == 0 {
-                    wrap.insert(one.clone());
-                }
-            }
-            tokens.push(token(row)?);
-        }
-        let mut names = Vec::new();
-        let (mut words, mut glued) = (HashMap::new(), Vec::new());
-        let mut stems: Vec<String> = Vec::new();
-        for row in file.name {
-            for word in &row.words {
-                stems.extend(["", "_", "-"].map(|separator| word.replace(' ', separator)));
-                words.insert(word.replace(' ', ""), names.len());
-            }
-            for word in row.short {
-                stems.extend(["\"", "'", "=", ":", "\\"].map(|after| format!("{word}{after}")));
-                words.insert(word, names.len());
-            }
-            glued.extend(row.glued.into_iter().map(|end| (end, names.len())));
-            names.push(Name {
-                id: row.id,
-                kind: row.kind,
-                trust: row.trust,
-            });
-        }
-        for stem in least(stems) {
-            anchor(stem.as_bytes(), Hit::Name);
-            if stem.len() > 5 {
-                wrap.extend([stem.clone(), stem.to_uppercase()]);
-            }
-        }
-        for url in URLS {
-            anchor(url.as_bytes(), Hit::Url);
-        }
-        anchor(PEM.as_bytes(), Hit::Pem);
-        wrap.insert(PEM.to_owned());
-        for escape in COLOURS {
-            anchor(escape.as_bytes(), Hit::Colour);
-        }
-        let mut wrap: Vec<String> = wrap.into_iter().collect();
-        wrap.sort();
-        for one in wrap {
-            for (fragment, offset) in wrapped::fragments(one.as_bytes()) {
-                anchor(
-                    &fragment.clone(),
-                    Hit::Wrapped(fragment.into_boxed_slice(), offset),
-                );
-            }
-        }
-        Ok(Self {
-            version: file.version,
-            tokens,
-            names,
-            words,
-            glued,
-            never_names: file.never.names.into_iter().collect(),
-            never_values: file.never.values.into_iter().collect(),
-            anchors: Anchors::new(&patterns)?,
-            hits,
-            literals: literals(file.literal)?,
-        })
+        builder.finish(version, literals)
+    }
+
+    /// Whether somebody said that this is no secret.
+    pub(super) fn is_allowed(&self, secret: &[u8]) -> bool {
+        let mut patterns = self.allowed.patterns.iter();
+        self.allowed.values.contains(secret)
+            || secret.len() <= TENANT_WINDOW && patterns.any(|pattern| pattern.is_match(secret))
     }
 
     /// The version that stands beside each redaction.
@@ -284,68 +247,11 @@ impl RuleSet {
     }
 }
 
-/// The stems that no other is a part of: a name that is found by a part of it need not be looked for as a whole.
-fn least(stems: Vec<String>) -> Vec<String> {
-    let known: HashSet<String> = stems.into_iter().collect();
-    let has_part = |stem: &String| {
-        known
-            .iter()
-            .any(|other| other != stem && stem.contains(other))
-    };
-    let mut least: Vec<String> = known
-        .iter()
-        .filter(|stem| !has_part(stem))
-        .cloned()
-        .collect();
-    least.sort();
-    least
-}
-
-fn refused(rule: &str, detail: &str) -> RuleError {
+pub(super) fn refused(rule: &str, detail: &str) -> RuleError {
     RuleError::Rule {
         rule: rule.to_owned(),
         detail: detail.to_owned(),
     }
-}
-
-fn token(row: TokenRow) -> Result<Token, RuleError> {
-    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-    if row.kind.is_empty() || !row.kind.bytes().all(fits) {
-        return Err(refused(&row.id, "a kind is made of a to z, 0 to 9 and _"));
-    }
-    if row.anchors.is_empty() {
-        return Err(refused(&row.id, "a token needs anchors to be found by"));
-    }
-    let pattern = RegexBuilder::new(&format!("^(?:{})", row.pattern))
-        .unicode(false)
-        .size_limit(PATTERN_BYTES)
-        .build()
-        .map_err(|error| refused(&row.id, &error.to_string()))?;
-    Ok(Token {
-        open: row.pattern.contains(",}"),
-        id: row.id,
-        kind: row.kind,
-        pattern,
-        behind: row.behind,
-        glued: row.glued,
-        entropy: row.entropy,
-        check: row.check,
-    })
-}
-
-fn literals(rows: Vec<LiteralRow>) -> Result<Option<Echo>, RuleError> {
-    for row in &rows {
-        if row.value.len() < LITERAL_BYTES {
-            let detail = format!(
-                "a literal secret has at least {LITERAL_BYTES} bytes; a shorter one would be found in everything"
-            );
-            return Err(refused(&row.id, &detail));
-        }
-    }
-    let secrets = rows
-        .into_iter()
-        .map(|row| (row.value.into_bytes(), row.id, "literal".to_owned()));
-    Ok(Echo::new(secrets, true))
 }
 
 /// The words of a name in lower case, without figures and environments at its end.

@@ -6,18 +6,26 @@ use super::value::{PLACEHOLDER, is_stand_in};
 use super::view::{joined, without_colour};
 use super::wrapped::Unwrapped;
 use super::{Found, Rank, json, named};
+use std::collections::HashMap;
 use zeroize::Zeroizing;
 
 /// Texts inside of texts that are looked into.
 pub(super) const DEPTH: usize = 8;
-/// Bytes from an anchor on that a pattern may need.
-const WINDOW: usize = 32 * 1024;
+/// Bytes of a key in PEM.
+const PEM_MOST_BYTES: usize = 32 * 1024;
 /// The same where a line was cut: no token that is exact is longer.
 const CUT: usize = 400;
 /// Bytes of the part of an address in which credentials stand.
 const AUTHORITY: usize = 512;
 /// The fewest characters of a key in PEM.
 const PEM_BYTES: usize = 24;
+
+/// Bytes in which what a token needs has to begin.
+const NEAR: usize = 256;
+/// Patterns that are tried before a text is looked at closely anyway.
+const TRIED: usize = 4_096;
+/// Tokens that are looked for across one end of a line.
+const CUT_TOKENS: usize = 32;
 
 /// Whether anything may be found at all: most payloads have nothing, and end here. What it lets pass is looked at
 /// closely; what it does not was seen through no escape, colour or cut line.
@@ -29,12 +37,17 @@ pub(super) fn is_suspect(rules: &RuleSet, text: &[u8]) -> bool {
     {
         return true;
     }
+    let mut tried = 0;
     rules.anchors.any(text, |anchor| {
         let (start, end) = (anchor.start, anchor.end);
         match &rules.hits[anchor.pattern] {
             Hit::Token(index) => {
                 let token = &rules.tokens[*index];
-                token_at(rules, token, text, start).is_some() || is_cut(text, start)
+                // Where so many anchors are, a closer look costs less than this one.
+                tried += token.behind + 1;
+                tried > TRIED
+                    || token_at(rules, token, text, start).is_some()
+                    || cut_at(text, start).is_some()
             }
             Hit::Name => named::is_suspect(rules, text, start),
             Hit::Url => url(rules, text, start).is_some(),
@@ -66,8 +79,15 @@ struct Scan {
     /// Up to where a token was found, and anything.
     tokens: usize,
     all: usize,
+    /// Of each token whose pattern begins before its anchor, up to where it was tried.
+    behind: HashMap<usize, usize>,
+    /// The end of a line across which tokens were looked for, and how many.
+    cut: (usize, usize),
+    named: named::Memo,
     /// Base64 that was decoded last.
     unwrapped: Vec<Unwrapped>,
+    /// Characters of base64 that were decoded.
+    decoded: usize,
 }
 
 impl Scan {
@@ -78,13 +98,15 @@ impl Scan {
             match &rules.hits[anchor.pattern] {
                 Hit::Token(index) if start >= self.tokens => {
                     let token = &rules.tokens[*index];
-                    let found = token_at(rules, token, text, start).or_else(|| {
-                        is_cut(text, start).then(|| cut_token(rules, token, text, start))?
+                    let found = self.token(rules, *index, text, start).or_else(|| {
+                        let end = cut_at(text, start)?;
+                        self.may_cut(end)
+                            .then(|| cut_token(rules, token, text, start))?
                     });
                     self.add(found);
                 }
                 Hit::Name if start >= self.all && start >= named => {
-                    let (found, end) = named::find(rules, text, start);
+                    let (found, end) = named::find(rules, text, start, &mut self.named);
                     named = end;
                     for one in found {
                         self.add(Some(one));
@@ -103,6 +125,33 @@ impl Scan {
         self.found
     }
 
+    /// The token whose anchor is at a place. What was tried for an anchor before is not tried again.
+    fn token(
+        &mut self,
+        rules: &RuleSet,
+        index: usize,
+        text: &[u8],
+        anchor: usize,
+    ) -> Option<Found> {
+        let token = &rules.tokens[index];
+        if token.behind == 0 {
+            return token_from(rules, token, text, anchor);
+        }
+        let next = self.behind.entry(index).or_default();
+        let first = anchor.saturating_sub(token.behind).max(*next);
+        let last = anchor.saturating_sub(1);
+        *next = (*next).max(last + 1);
+        (first..=last).find_map(|start| token_from(rules, token, text, start))
+    }
+
+    fn may_cut(&mut self, end: usize) -> bool {
+        if self.cut.0 != end {
+            self.cut = (end, 0);
+        }
+        self.cut.1 += 1;
+        self.cut.1 <= CUT_TOKENS
+    }
+
     fn add(&mut self, found: Option<Found>) {
         let Some(found) = found else { return };
         if found.rank == Rank::Token {
@@ -116,9 +165,15 @@ impl Scan {
         if self.unwrapped.iter().any(|one| one.has(quad)) {
             return;
         }
+        // A quad can lie in four ways, and a text that is base64 in all of them, and again inside, is made for it.
+        let times = if depth == 0 { 4 } else { 1 };
+        if self.decoded > times * text.len() {
+            return;
+        }
         let Some(unwrapped) = Unwrapped::around(text, quad) else {
             return;
         };
+        self.decoded += unwrapped.len();
         for one in find(rules, &unwrapped.bytes, depth + 1) {
             if let Some((start, end)) = unwrapped.back(one.start, one.end) {
                 self.found.push(Found {
@@ -153,7 +208,11 @@ fn token_from(rules: &RuleSet, token: &Token, text: &[u8], start: usize) -> Opti
     {
         return None;
     }
-    let window = &text[start..text.len().min(start + WINDOW)];
+    let window = &text[start..text.len().min(start + token.window)];
+    let near = &window[..window.len().min(NEAR)];
+    if !token.needs.is_empty() && !token.needs.iter().any(|one| one.find(near).is_some()) {
+        return None;
+    }
     let (whole, secret) = if token.pattern.captures_len() > 1 {
         let groups = token.pattern.captures(window)?;
         let whole = groups.get(0)?;
@@ -205,17 +264,20 @@ fn cut_token(rules: &RuleSet, token: &Token, text: &[u8], start: usize) -> Optio
     Some(found)
 }
 
-/// Whether what looks like the beginning of a token runs into the end of its line.
-fn is_cut(text: &[u8], start: usize) -> bool {
+/// The end of the line that what looks like the beginning of a token runs into.
+fn cut_at(text: &[u8], start: usize) -> Option<usize> {
     const LEAST: usize = 8;
+    if !begins(text, start) {
+        return None;
+    }
     let run = text[start..].iter().take(CUT);
     let run = run
         .take_while(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(byte))
         .count();
-    run >= LEAST
+    let is_cut = run >= LEAST
         && matches!(text.get(start + run), Some(b'\n' | b'\r' | b'\\' | 0x1b))
-        && text[start..start + run].iter().any(u8::is_ascii_digit)
-        && begins(text, start)
+        && text[start..start + run].iter().any(u8::is_ascii_digit);
+    is_cut.then_some(start + run)
 }
 
 /// Whether a token may begin here: no letter stands before, unless it is the end of an escape.
@@ -308,7 +370,7 @@ fn pem(text: &[u8], at: usize) -> Option<Found> {
     let fits = |byte: &u8| {
         byte.is_ascii_alphanumeric() || byte.is_ascii_whitespace() || b"+/=\\:,-".contains(byte)
     };
-    let body = &text[start..text.len().min(start + WINDOW)];
+    let body = &text[start..text.len().min(start + PEM_MOST_BYTES)];
     let body = &body[..memmem(body, b"-----").unwrap_or(body.len())];
     let body = &body[..body.iter().take_while(|byte| fits(byte)).count()];
     // What ends lines stays, so that the text keeps its shape.

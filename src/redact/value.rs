@@ -28,7 +28,28 @@ pub(super) enum Stands {
 /// Whether a value is a secret.
 pub(super) fn is_secret(rules: &RuleSet, value: &[u8], trust: Trust, stands: Stands) -> bool {
     let value = &value[..value.len().min(LOOK)];
-    if is_stand_in(rules, value) || is_reference(value) {
+    let odd = |byte: &u8| {
+        matches!(
+            byte,
+            b'!' | b'@' | b'#'..=b'&' | b'*' | b'+' | b'?' | b'^' | b'~'
+        )
+    };
+    let made_up = || is_mixed(value) || value.iter().any(odd);
+    // What rules most values out comes first: a text may be nothing but names.
+    let looks_so = match (trust, stands) {
+        (Trust::High, Stands::Member) => value.len() >= 4,
+        (Trust::High, Stands::Quoted) => value.len() >= 6 && (value.len() >= 12 || made_up()),
+        (Trust::High, Stands::Assigned) => value.len() >= 6 && made_up(),
+        (Trust::Middle | Trust::Strict, Stands::Member | Stands::Quoted | Stands::Assigned) => {
+            value.len() >= 6 && made_up() && variety(value) > 4 || is_random(value)
+        }
+        (Trust::High | Trust::Middle, Stands::Bare) => {
+            value.len() >= 8 && is_mixed(value) && !is_word(value)
+        }
+        (Trust::Strict, Stands::Bare) => false,
+        _ => is_random(value) && !(stands == Stands::Bare && is_word(value)),
+    };
+    if !looks_so {
         return false;
     }
     let spaces = value
@@ -38,20 +59,7 @@ pub(super) fn is_secret(rules: &RuleSet, value: &[u8], trust: Trust, stands: Sta
     if spaces > 0 && (stands != Stands::Member || !is_mixed(value) || spaces > 8) {
         return false;
     }
-    let made_up = is_mixed(value) || value.iter().any(|byte| b"!@#$%^&*?~+".contains(byte));
-    match (trust, stands) {
-        (Trust::High, Stands::Member) => value.len() >= 4,
-        (Trust::High, Stands::Quoted) => value.len() >= 6 && (made_up || value.len() >= 12),
-        (Trust::High, Stands::Assigned) => value.len() >= 6 && made_up,
-        (Trust::Middle | Trust::Strict, Stands::Member | Stands::Quoted | Stands::Assigned) => {
-            value.len() >= 6 && made_up && variety(value) > 4 || is_random(value)
-        }
-        (Trust::High | Trust::Middle, Stands::Bare) => {
-            value.len() >= 8 && is_mixed(value) && !is_word(value)
-        }
-        (Trust::Strict, Stands::Bare) => false,
-        _ => is_random(value) && !(stands == Stands::Bare && is_word(value)),
-    }
+    !is_stand_in(rules, value) && !is_reference(value)
 }
 
 /// Whether a value was made by a machine to be unguessable.

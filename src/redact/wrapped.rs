@@ -93,6 +93,11 @@ impl Unwrapped {
         })
     }
 
+    /// How many characters were decoded.
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
     /// Whether a quad of it begins at a place.
     pub(super) fn has(&self, quad: usize) -> bool {
         let place = u32::try_from(quad).unwrap_or(u32::MAX);

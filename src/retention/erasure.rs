@@ -132,6 +132,10 @@ impl Recorder {
         request: ErasureRequest,
         finality: Finality,
     ) -> Result<(Erasure, bool), RecordError> {
+        for (pointer, text) in [("/reason", &request.reason), ("/policy", &request.policy)] {
+            self.refuse_secret(pointer, text)?;
+        }
+        self.refuse_secret("/key", request.key.as_deref().unwrap_or_default())?;
         let recorder = self.clone();
         let tenant = caller.tenant.clone();
         let (row, created) = self

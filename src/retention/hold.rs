@@ -81,6 +81,7 @@ impl Recorder {
         run: Option<RunId>,
         matter: String,
     ) -> Result<(Hold, bool), RecordError> {
+        self.refuse_secret("/matter", &matter)?;
         let recorder = self.clone();
         self.detached(async move {
             let keys = recorder.keys(&caller.tenant).await?;

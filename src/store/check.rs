@@ -8,15 +8,22 @@ use sqlx::migrate::Migrator;
 use sqlx::{Connection as _, PgConnection};
 
 /// Tables of evidence, which nobody may change.
-const APPEND_ONLY: [&str; 5] = [
+const APPEND_ONLY: [&str; 6] = [
     "frames",
     "payloads",
     "ledger_entries",
     "ledger_nodes",
     "checkpoints",
+    "redaction_rules",
 ];
 /// Of these, those with triggers that refuse a change to their owner too.
-const GUARDED: [&str; 4] = ["frames", "ledger_entries", "ledger_nodes", "checkpoints"];
+const GUARDED: [&str; 5] = [
+    "frames",
+    "ledger_entries",
+    "ledger_nodes",
+    "checkpoints",
+    "redaction_rules",
+];
 
 /// A database as it was found.
 #[derive(Clone, Debug)]

@@ -71,6 +71,7 @@ impl TestDatabase {
             durability: Durability::Disposable,
             new_token: false,
             redaction: true,
+            literals: None,
         }
     }
 }

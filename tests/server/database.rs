@@ -4,7 +4,13 @@ use crate::running::Server;
 use serde_json::json;
 use sqlx::{Connection as _, Executor as _, PgConnection};
 
-const APPEND_ONLY: [&str; 4] = ["frames", "ledger_entries", "ledger_nodes", "checkpoints"];
+const APPEND_ONLY: [&str; 5] = [
+    "frames",
+    "ledger_entries",
+    "ledger_nodes",
+    "checkpoints",
+    "redaction_rules",
+];
 
 /// A server with a sealed run that has a payload, and an open one.
 async fn filled() -> (Server, String) {
@@ -12,6 +18,12 @@ async fn filled() -> (Server, String) {
     let run = server.api.any_run().await.run.to_string();
     let frame = json!({"kind": "observation", "key": "k", "payloads": [{"name": "p", "text": "private words"}]});
     server.api.frame(&run, &frame).await.is(201);
+    let rules = server
+        .api
+        .request(reqwest::Method::PUT, "/v1/redaction/rules")
+        .header("content-type", "application/json")
+        .body("{}");
+    crate::api::Answer::of(rules).await.is(201);
     server.api.any_run().await;
     server
         .api
@@ -133,6 +145,7 @@ async fn rows_are_seen_by_their_tenant_alone() {
         "ledger_entries",
         "ledger_nodes",
         "payloads",
+        "redaction_rules",
         "runs",
         "signing_keys",
     ];

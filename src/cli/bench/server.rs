@@ -15,7 +15,7 @@ use tokio::process::{Child, ChildStderr, Command};
 
 /// Variables that would lead the private server to data, keys or an address that are not its own, or that an option of
 /// this command says.
-const FOREIGN: [&str; 10] = [
+const FOREIGN: [&str; 11] = [
     "DATABASE_URL",
     "ONRECORD_KEY_DATABASE_URL",
     "CREDENTIALS_DIRECTORY",
@@ -26,6 +26,7 @@ const FOREIGN: [&str; 10] = [
     "ONRECORD_LISTEN",
     "ONRECORD_LOG_JSON",
     "ONRECORD_REDACTION",
+    "ONRECORD_REDACT_LITERALS",
 ];
 /// The data folder in the temporary one.
 const DATA: &str = "data";

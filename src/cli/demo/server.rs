@@ -44,6 +44,7 @@ impl Server {
             durability: Durability::Durable,
             new_token: false,
             redaction: true,
+            literals: None,
         })
         .await?;
         let token = match &started.token {

@@ -9,6 +9,7 @@ use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::gate::{Format, charset};
+use crate::import::cut;
 use crate::import::payload::{PART_BYTES, Payload};
 
 /// A folder for evidence, which only its owner can read, and which vanishes unless it is kept.
@@ -102,27 +103,16 @@ impl Member {
     }
 }
 
-/// The part of a file from an offset on, at most [`PART_BYTES`]. A full one ends before a character
-/// that it would cut.
+/// The part of a file from an offset on, at most [`PART_BYTES`]. Where more follows, it ends around secrets and between
+/// characters: what is looked at for that is [`cut::LOOK_BYTES`] more.
 pub(super) fn part(path: &Path, from: u64) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     file.seek(SeekFrom::Start(from))?;
-    let mut bytes = Vec::with_capacity(PART_BYTES.min(64 * 1024));
-    file.take(PART_BYTES as u64).read_to_end(&mut bytes)?;
-    if bytes.len() == PART_BYTES {
-        let begun = (1..=3).find(|back| bytes[PART_BYTES - back] & 0xc0 != 0x80);
-        let cut = begun.filter(|back| {
-            let first = bytes[PART_BYTES - back];
-            let needs = match first {
-                0xc2..=0xdf => 2,
-                0xe0..=0xef => 3,
-                0xf0..=0xf4 => 4,
-                _ => 1,
-            };
-            needs > *back
-        });
-        bytes.truncate(PART_BYTES - cut.unwrap_or(0));
-    }
+    let mut bytes = Vec::with_capacity(64 * 1024);
+    let most = PART_BYTES + cut::LOOK_BYTES;
+    file.take(most as u64).read_to_end(&mut bytes)?;
+    let end = cut::place(&bytes, PART_BYTES);
+    bytes.truncate(end);
     Ok(bytes)
 }
 

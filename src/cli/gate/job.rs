@@ -14,6 +14,7 @@ use super::evidence::Member;
 use super::post::Recorder;
 use super::{GateArgs, Turn, candidate};
 use crate::gate::{Ended, Outcome, READER, Reading, Verdict};
+use crate::import::moved::{self, Parts};
 use crate::import::request::LABEL_CHARS;
 use crate::import::text::is_label;
 
@@ -76,7 +77,7 @@ impl Job {
         let mut body = Map::new();
         body.insert("name".into(), name.into());
         body.insert("candidate".into(), candidate.into());
-        Ok(Self {
+        let mut job = Self {
             run: args
                 .run
                 .as_ref()
@@ -92,7 +93,28 @@ impl Job {
             members: Vec::new(),
             notes: Vec::new(),
             notices: Vec::new(),
-        })
+        };
+        job.move_out();
+        Ok(job)
+    }
+
+    /// Moves what has a secret in it out of the body and the key, where it would be refused, into a payload.
+    pub(super) fn move_out(&mut self) {
+        let (mut no_key, mut no_payloads) = (String::new(), Vec::new());
+        let mut parts = Parts {
+            member: "body",
+            body: &mut self.body,
+            key: self.key.as_mut().unwrap_or(&mut no_key),
+            payloads: &mut no_payloads,
+            links: &mut [],
+        };
+        let taken = parts.take_out();
+        let mut notes = self.notes.iter_mut();
+        match notes.find(|(name, _)| name == moved::NAME) {
+            Some((_, Value::Object(known))) => known.extend(taken),
+            _ if taken.is_empty() => {}
+            _ => self.notes.push((moved::NAME.to_owned(), taken.into())),
+        }
     }
 
     /// The gate's name.
@@ -180,6 +202,7 @@ impl Job {
         self.notices
             .extend(notices.map(|notice| json!({"code": notice.code, "text": notice.text})));
         self.note(reading);
+        self.move_out();
         verdict.outcome
     }
 
@@ -258,6 +281,11 @@ impl Job {
         }
         if body.contains_key("disagrees") {
             line.push_str("; the report and the exit code disagree");
+        }
+        let moved = self.notes.iter().find(|(name, _)| name == moved::NAME);
+        if let Some(Value::Object(moved)) = moved.map(|(_, value)| value) {
+            let count = moved.len();
+            line.push_str(&format!("; {count} with a secret moved into a payload"));
         }
         let already = if recorded.already {
             "already recorded"

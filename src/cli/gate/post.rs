@@ -11,6 +11,7 @@ use super::evidence::{self, Member};
 use super::job::Job;
 use crate::client::{Client, ClientError};
 use crate::gate::READER;
+use crate::import::cut::LOOK_BYTES;
 use crate::import::payload::{PART_BYTES, Payload};
 use crate::import::request::{FRAME_PAYLOAD_BYTES, FRAME_PAYLOADS, Link, key_part};
 use crate::import::text::travels;
@@ -299,7 +300,8 @@ impl<'a> Recorder<'a> {
         loop {
             let member = &mut members[index];
             let left = member.length()?.saturating_sub(member.done);
-            if left == 0 || (!whole && left <= PART_BYTES as u64) {
+            // Where a part ends depends on what follows, which has to be there.
+            if left == 0 || (!whole && left < (PART_BYTES + LOOK_BYTES) as u64) {
                 return Ok(true);
             }
             let bytes = evidence::part(&member.path, member.done)?;

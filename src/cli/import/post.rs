@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::client::{Client, ClientError, Problem};
+use crate::import::moved::Parts;
 use crate::import::payload::Payload;
 use crate::import::request::{FrameRequest, IMPORTER, Importer, Link};
 use crate::import::{ImportError, Opening};
@@ -141,6 +142,10 @@ pub struct RunPost {
     pub payloads: u64,
     /// Their bytes.
     pub payload_bytes: u64,
+    /// Values with secrets that were moved into payloads.
+    pub moved: u64,
+    /// Keys that had a secret in them, and what they are instead.
+    renamed: HashMap<String, String>,
     /// Frames that wait to be sent, or to be sent again: those that were not acknowledged.
     waiting: Vec<FrameRequest>,
     waiting_bytes: usize,
@@ -156,6 +161,15 @@ impl RunPost {
         links: &[Link],
         keep: Keep,
     ) -> Result<Self, Failure> {
+        let mut opening = opening.clone();
+        let parts = Parts {
+            member: "session",
+            body: &mut opening.session,
+            key: &mut opening.key,
+            payloads: &mut opening.payloads,
+            links: &mut [],
+        };
+        let moved = parts.move_out();
         let request = OpenRequest {
             session: &opening.session,
             key: &opening.key,
@@ -176,6 +190,7 @@ impl RunPost {
         })?;
         let mut post = Self::of(receipt.run, receipt.hash, keep);
         post.already = u64::from(status.as_u16() == 200);
+        post.moved = moved;
         post.count(&opening.payloads);
         Ok(post)
     }
@@ -189,6 +204,8 @@ impl RunPost {
             already: 1,
             payloads: 0,
             payload_bytes: 0,
+            moved: 0,
+            renamed: HashMap::new(),
             waiting: Vec::new(),
             waiting_bytes: 0,
             keep,
@@ -204,8 +221,14 @@ impl RunPost {
             .sum::<u64>();
     }
 
-    /// Puts a frame into the batch. Answers whether the batch is full and should be sent.
-    pub fn push(&mut self, frame: FrameRequest) -> bool {
+    /// Puts a frame into the batch, with what has a secret in it moved into a payload. Answers whether the batch is
+    /// full and should be sent.
+    pub fn push(&mut self, mut frame: FrameRequest) -> bool {
+        let key = frame.key.clone();
+        self.moved += frame.move_out();
+        if frame.key != key {
+            self.renamed.insert(key, frame.key.clone());
+        }
         self.count(&frame.payloads);
         self.waiting_bytes += frame.payloads.iter().map(Payload::len).sum::<usize>();
         self.waiting.push(frame);
@@ -218,8 +241,32 @@ impl RunPost {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Sends what waits. What is not acknowledged goes on waiting, whatever the failure.
+    /// Sends what waits. What is not acknowledged goes on waiting, whatever the failure. Where the server refuses a
+    /// member of a body for a secret that only its own rules know, that is moved too and sent again.
     pub async fn flush(&mut self, client: &Client) -> Result<(), Failure> {
+        // A member is moved once, so that this ends.
+        loop {
+            match self.flush_once(client).await {
+                Err(failure) if self.moves(&failure) => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Whether what the server refused could be moved.
+    fn moves(&mut self, failure: &Failure) -> bool {
+        let Failure::Refused { key, problem, .. } = failure else {
+            return false;
+        };
+        let pointer = problem.pointer.as_deref().unwrap_or_default();
+        let mut frames = self.waiting.iter_mut();
+        let moved = problem.code == "secret_in_metadata"
+            && frames.any(|frame| frame.key == *key && frame.move_refused(pointer));
+        self.moved += u64::from(moved);
+        moved
+    }
+
+    async fn flush_once(&mut self, client: &Client) -> Result<(), Failure> {
         if self.waiting.is_empty() {
             return Ok(());
         }
@@ -282,7 +329,8 @@ impl RunPost {
 
     /// The hash of a frame whose receipt was kept.
     pub fn hash_of(&self, key: &str) -> Option<&String> {
-        self.hashes.get(key)
+        self.hashes
+            .get(self.renamed.get(key).map_or(key, String::as_str))
     }
 
     /// Seals the run. One that is sealed already is fine: nothing was added to it.
@@ -317,7 +365,9 @@ pub enum Sent {
 
 /// Posts one frame whose refusal need not stop anything.
 pub async fn send(client: &Client, run: &str, frame: &FrameRequest) -> Result<Sent, Failure> {
-    let line = serde_json::to_vec(frame).map_err(|error| Failure::Unwritable {
+    let mut frame = frame.clone();
+    frame.move_out();
+    let line = serde_json::to_vec(&frame).map_err(|error| Failure::Unwritable {
         key: frame.key.clone(),
         why: error.to_string(),
     })?;

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use super::post::{Failure, Keep, RunPost};
 use crate::client::Client;
 use crate::import::Opening;
+use crate::import::held::Held;
 use crate::import::request::{FrameRequest, Link};
 
 /// Bytes of a key that the API takes.
@@ -49,6 +50,8 @@ struct Thread {
     given: u64,
     /// The first so many of them are on record.
     skip: u64,
+    /// Pieces of a stream that wait for what follows; they count as given when they go.
+    held: Held,
 }
 
 /// All threads of a file.
@@ -121,6 +124,7 @@ impl Threads {
             runs: vec![post],
             given: 0,
             skip,
+            held: Held::default(),
         });
         Ok(())
     }
@@ -147,31 +151,51 @@ impl Threads {
         let Some(own) = self.threads.get_mut(thread) else {
             return Ok(());
         };
-        own.given += 1;
-        // The receipt of a frame that others link to is asked for again.
-        if own.given <= own.skip && !frame.linked_to {
-            return Ok(());
+        let ready = own.held.take(frame);
+        self.give(client, thread, ready).await
+    }
+
+    /// Posts what waits for more of its stream: nothing follows.
+    pub async fn end(&mut self, client: &Client) -> Result<(), Failure> {
+        for thread in 0..self.threads.len() {
+            let ready = self.threads[thread].held.release();
+            self.give(client, thread, ready).await?;
         }
-        self.push(client, thread, frame).await
+        Ok(())
     }
 
-    /// Posts a frame to the file's own run that the reader did not give: a link to a child.
-    pub async fn link(&mut self, client: &Client, frame: FrameRequest) -> Result<(), Failure> {
-        self.push(client, 0, frame).await
-    }
-
-    async fn push(
+    /// Posts frames in their order, unless they are on record. All of them wait before the first is sent, so that a
+    /// failure loses none.
+    async fn give(
         &mut self,
         client: &Client,
         thread: usize,
-        frame: FrameRequest,
+        frames: Vec<FrameRequest>,
     ) -> Result<(), Failure> {
         let Some(own) = self.threads.get_mut(thread) else {
             return Ok(());
         };
-        let full = own.runs.first_mut().is_some_and(|run| run.push(frame));
+        let mut full = false;
+        for frame in frames {
+            own.given += 1;
+            // The receipt of a frame that others link to is asked for again.
+            if own.given <= own.skip && !frame.linked_to {
+                continue;
+            }
+            full |= own.runs.first_mut().is_some_and(|run| run.push(frame));
+        }
         if full {
             self.flush_thread(client, thread).await?;
+        }
+        Ok(())
+    }
+
+    /// Posts a frame to the file's own run that the reader did not give: a link to a child.
+    pub async fn link(&mut self, client: &Client, frame: FrameRequest) -> Result<(), Failure> {
+        let own = self.threads.first_mut();
+        let run = own.and_then(|own| own.runs.first_mut());
+        if run.is_some_and(|run| run.push(frame)) {
+            self.flush_thread(client, 0).await?;
         }
         Ok(())
     }

@@ -189,6 +189,7 @@ impl<'a> Walk<'a> {
         parent: Option<Parent>,
         started: Instant,
     ) -> Result<Report, Failure> {
+        open.threads.end(self.client).await?;
         open.threads.flush(self.client).await?;
         let mut seals = Vec::new();
         if self.args.seal {
@@ -216,6 +217,7 @@ impl<'a> Walk<'a> {
             frames: sum(|post| post.frames),
             payloads: sum(|post| post.payloads),
             payload_bytes: sum(|post| post.payload_bytes),
+            moved: sum(|post| post.moved),
             records: tally.records,
             unmapped: tally.unmapped,
             torn: tally.torn,

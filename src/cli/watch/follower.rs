@@ -197,6 +197,9 @@ impl Follower {
     /// See [`advance`](Self::advance).
     pub async fn settle(&mut self, client: &Client) -> Result<(), Failure> {
         self.post_events(client).await?;
+        if self.finished {
+            self.threads.end(client).await?;
+        }
         self.threads.flush(client).await?;
         if self.appends {
             let offset = self.offset();
@@ -234,6 +237,13 @@ impl Follower {
         runs.fold((0, 0), |(all, new), run| {
             (all + run.frames, new + run.frames - run.already)
         })
+    }
+
+    /// Values with secrets that were moved into payloads.
+    pub fn moved(&self) -> u64 {
+        let threads = 0..self.threads.count();
+        let runs = threads.flat_map(|thread| self.threads.runs(thread));
+        runs.map(|run| run.moved).sum()
     }
 
     /// Writes into the record what is on record. Only right after [`advance`](Self::advance) or

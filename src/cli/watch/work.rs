@@ -31,12 +31,19 @@ impl Watcher {
             let follower = entry.follower.as_ref();
             follower.map_or((0, 0), Follower::acknowledged)
         };
+        let moved = |entry: &Entry| entry.follower.as_ref().map_or(0, Follower::moved);
         let (heard, had) = of(&entry);
+        let had_moved = moved(&entry);
         let done = self.step(path, &mut entry, now).await;
         let (hears, has) = of(&entry);
         let sealed = entry.record.sealed && !before.sealed && !entry.record.gone;
         if hears > heard || sealed {
             self.is_back();
+        }
+        let has_moved = moved(&entry).saturating_sub(had_moved);
+        if has_moved > 0 {
+            let what = format!("{has_moved} values with secrets moved into payloads");
+            (self.tell)(Told::new(What::Notice, what).of(path));
         }
         self.tell_notices(path, &mut entry);
         let run = entry.record.run().map(str::to_owned);
@@ -203,6 +210,7 @@ impl Watcher {
             };
             if let Some(follower) = &mut entry.follower {
                 // What is in memory is nowhere else any more.
+                follower.threads.end(&self.client).await?;
                 follower.settle(&self.client).await?;
                 follower.threads.seal(&self.client).await?;
             } else {

@@ -1,13 +1,26 @@
 //! Redaction in the server: nothing of a secret is recorded, and what was taken out stands on the frame.
 #![cfg(test)]
 
+#[path = "../api/mod.rs"]
+mod api;
+#[path = "../harness/mod.rs"]
 mod harness;
+mod measure;
+mod nowhere;
+#[allow(dead_code, reason = "a part of it is used here")]
+#[path = "../faults/process.rs"]
+mod process;
+mod recorders;
+mod rules;
+#[path = "../../src/redact/tests/samples.rs"]
+mod samples;
+#[path = "../shared/mod.rs"]
+mod shared;
 
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use harness::TestDatabase;
 use onrecord::http::{Envelope, router};
-use onrecord::redact::{RuleSet, Shape};
 use onrecord::start::{Config, start};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -17,8 +30,9 @@ use tower::ServiceExt as _;
 struct Server {
     router: Envelope,
     owner: String,
-    _database: TestDatabase,
-    _data: TempDir,
+    config: Config,
+    database: TestDatabase,
+    data: TempDir,
 }
 
 impl Server {
@@ -32,22 +46,28 @@ impl Server {
         Self {
             router: router(started.app),
             owner: started.token.unwrap().1,
-            _database: database,
-            _data: data,
+            config,
+            database,
+            data,
         }
     }
 
     async fn bytes(&self, method: &str, path: &str, body: &Value) -> (u16, Vec<u8>) {
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
+        self.request(method, path, "application/json", body).await
+    }
+
+    async fn request(&self, method: &str, path: &str, media: &str, body: String) -> (u16, Vec<u8>) {
         let request = Request::builder()
             .method(method)
             .uri(path)
             .header("authorization", format!("Bearer {}", self.owner))
-            .header("content-type", "application/json")
-            .body(Body::from(if body.is_null() {
-                String::new()
-            } else {
-                body.to_string()
-            }))
+            .header("content-type", media)
+            .body(Body::from(body))
             .unwrap();
         let response = self.router.clone().oneshot(request).await.unwrap();
         let status = response.status().as_u16();
@@ -244,38 +264,4 @@ fn files(folder: &Path) -> Vec<PathBuf> {
             }
         })
         .collect()
-}
-
-/// Measures, and asserts nothing: `ONRECORD_SAMPLES=DIR cargo test --release --test redaction measure -- --ignored --nocapture`
-/// prints what is found in the files of a folder, without the secrets, and how fast.
-#[test]
-#[ignore = "reads a folder that the environment names"]
-fn measure() {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a measurement names its folder so"
-    )]
-    let folder = std::env::var_os("ONRECORD_SAMPLES").unwrap();
-    let rules = RuleSet::builtin().unwrap();
-    let (mut bytes, mut count, mut time) = (0, 0, std::time::Duration::ZERO);
-    for path in files(Path::new(&folder)) {
-        let content = std::fs::read(&path).unwrap();
-        let begun = std::time::Instant::now();
-        let found = rules.find(&content, Shape::Text);
-        time += begun.elapsed();
-        bytes += content.len();
-        count += found.len();
-        for one in found {
-            println!(
-                "{}: {} to {}: {}",
-                path.display(),
-                one.start,
-                one.end,
-                one.rule
-            );
-        }
-    }
-    #[expect(clippy::cast_precision_loss, reason = "a rate")]
-    let rate = bytes as f64 / time.as_secs_f64() / 1e6;
-    println!("{count} findings in {bytes} bytes, {rate:.0} MB/s");
 }
