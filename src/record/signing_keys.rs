@@ -80,6 +80,7 @@ impl Recorder {
         reason: String,
         expected: Option<Hash>,
     ) -> Result<Rotated, RecordError> {
+        self.refuse_secret("/reason", &reason)?;
         let recorder = self.clone();
         self.detached(async move { recorder.rotate_now(&caller.tenant, reason, expected).await })
             .await
@@ -155,6 +156,7 @@ impl Recorder {
         keyid: Hash,
         reason: Option<String>,
     ) -> Result<(), RecordError> {
+        self.refuse_secret("/reason", reason.as_deref().unwrap_or_default())?;
         let recorder = self.clone();
         self.detached(async move {
             let tenant = &caller.tenant;
