@@ -82,24 +82,37 @@ impl FrameRequest {
         parts.move_out()
     }
 
-    /// Moves the member of the body that the server refused for a secret, by a rule of its tenant or a literal. `false`
-    /// where the pointer is to none.
+    /// See [`move_refused`].
     pub fn move_refused(&mut self, pointer: &str) -> bool {
-        let Some(inner) = pointer.strip_prefix("/body/") else {
-            return false;
-        };
-        let first = inner.split('/').next().unwrap_or_default();
-        let name = first.replace("~1", "/").replace("~0", "~");
-        let Some(value) = self.body.get_mut(&name) else {
-            return false;
-        };
-        let value = std::mem::replace(value, REFUSED.into());
-        if value == REFUSED {
-            return false;
-        }
-        let moved = [(format!("/body/{first}"), value)];
-        attach(&mut self.payloads, moved.into_iter().collect()) > 0
+        move_refused("body", &mut self.body, &mut self.payloads, pointer)
     }
+}
+
+/// Moves the member of a body that the server refused for a secret, by a rule of its tenant or a literal. `false` where
+/// the pointer is to none. `member` is what the body is called.
+pub fn move_refused(
+    member: &str,
+    body: &mut Map<String, Value>,
+    payloads: &mut Vec<Payload>,
+    pointer: &str,
+) -> bool {
+    let inner = pointer
+        .strip_prefix('/')
+        .and_then(|rest| rest.strip_prefix(member));
+    let Some(inner) = inner.and_then(|rest| rest.strip_prefix('/')) else {
+        return false;
+    };
+    let first = inner.split('/').next().unwrap_or_default();
+    let name = first.replace("~1", "/").replace("~0", "~");
+    let Some(value) = body.get_mut(&name) else {
+        return false;
+    };
+    let value = std::mem::replace(value, REFUSED.into());
+    if value == REFUSED {
+        return false;
+    }
+    let moved = [(format!("/{member}/{first}"), value)];
+    attach(payloads, moved.into_iter().collect()) > 0
 }
 
 /// Adds the payload, unless nothing was moved.

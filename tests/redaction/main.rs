@@ -3,6 +3,7 @@
 
 #[path = "../api/mod.rs"]
 mod api;
+mod cases;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod measure;

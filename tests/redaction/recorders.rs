@@ -48,11 +48,20 @@ async fn an_import_moves_what_would_be_refused_and_can_be_repeated() {
     let (data_dir, folder) = (DataDir::new(), tempfile::tempdir().unwrap());
     let process = Process::start_logging(&data_dir, "127.0.0.1:0", &[], "warn");
     let api = process.api.clone();
+    // What only the tenant's own rules find is moved when the server refuses it.
+    let rules = json!({"token": [{"id": "badge", "kind": "badge", "anchors": ["BADGE-"], "pattern": "BADGE-[0-9]{6}"}]});
+    let rules = api
+        .request(reqwest::Method::PUT, "/v1/redaction/rules")
+        .header("content-type", "application/json")
+        .body(rules.to_string());
+    crate::api::Answer::of(rules).await.is(201);
     let (branch, model) = (format!("glpat-{}", any(20, 5)), "s3cr3t-pass9");
     let session = format!("ghp_{}", any(36, 6));
     let text = SESSION
         .replace("basket-total", &branch)
         .replace("claude-test-1", &format!("--password={model}"))
+        .replace("2.1.40", "BADGE-123456")
+        .replace("tool_use", "BADGE-654321")
         .replace("5f0c9a52-6d1e-4b7a-9c35-0e8d2a4b6c01", &session);
     let path = folder.path().join("session.jsonl");
     std::fs::write(&path, text).unwrap();
@@ -84,7 +93,7 @@ async fn an_import_moves_what_would_be_refused_and_can_be_repeated() {
         assert!(redactions[0]["fingerprint"].is_string(), "{payload}");
     }
     let bundle = exported(&api, run, folder.path()).await;
-    for secret in [&branch, model, &session] {
+    for secret in [&branch, model, &session, "BADGE-123456", "BADGE-654321"] {
         assert!(!bundle.contains(secret), "{secret}");
     }
     assert!(bundle.contains("--password=[redacted:password]"));

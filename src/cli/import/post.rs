@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::client::{Client, ClientError, Problem};
-use crate::import::moved::Parts;
+use crate::import::moved::{Parts, move_refused};
 use crate::import::payload::Payload;
 use crate::import::request::{FrameRequest, IMPORTER, Importer, Link};
 use crate::import::{ImportError, Opening};
@@ -86,6 +86,16 @@ impl Failure {
 /// Whether a problem means that the run takes nothing more.
 fn closed(problem: &Problem) -> bool {
     matches!(problem.code.as_str(), "run_sealed" | "run_ended")
+}
+
+/// Whether something was refused for a secret in it.
+fn is_secret(problem: &Problem) -> bool {
+    problem.code == "secret_in_metadata"
+}
+
+/// Where it is in the request.
+fn at(problem: &Problem) -> &str {
+    problem.pointer.as_deref().unwrap_or_default()
 }
 
 /// What an import means by a refusal of the API.
@@ -169,25 +179,34 @@ impl RunPost {
             payloads: &mut opening.payloads,
             links: &mut [],
         };
-        let moved = parts.move_out();
-        let request = OpenRequest {
-            session: &opening.session,
-            key: &opening.key,
-            actor: IMPORTER,
-            occurred_at: opening.occurred_at.as_deref(),
-            payloads: &opening.payloads,
-            links,
+        let mut moved = parts.move_out();
+        // A member is moved once, so that this ends.
+        let (status, receipt) = loop {
+            let request = OpenRequest {
+                session: &opening.session,
+                key: &opening.key,
+                actor: IMPORTER,
+                occurred_at: opening.occurred_at.as_deref(),
+                payloads: &opening.payloads,
+                links,
+            };
+            let answer = client.post::<_, Receipt>("/v1/runs", &request).await;
+            let problem = match answer {
+                Ok(opened) => break opened,
+                Err(ClientError::Problem(problem)) => problem,
+                Err(other) => return Err(Failure::Server(other)),
+            };
+            let (body, payloads) = (&mut opening.session, &mut opening.payloads);
+            if !is_secret(&problem) || !move_refused("session", body, payloads, at(&problem)) {
+                return Err(Failure::Refused {
+                    run: "the run to be opened".to_owned(),
+                    key: opening.key.clone(),
+                    hint: hint(&problem),
+                    problem,
+                });
+            }
+            moved += 1;
         };
-        let answer = client.post::<_, Receipt>("/v1/runs", &request).await;
-        let (status, receipt) = answer.map_err(|error| match error {
-            ClientError::Problem(problem) => Failure::Refused {
-                run: "the run to be opened".to_owned(),
-                key: opening.key.clone(),
-                hint: hint(&problem),
-                problem,
-            },
-            other => Failure::Server(other),
-        })?;
         let mut post = Self::of(receipt.run, receipt.hash, keep);
         post.already = u64::from(status.as_u16() == 200);
         post.moved = moved;
@@ -258,10 +277,9 @@ impl RunPost {
         let Failure::Refused { key, problem, .. } = failure else {
             return false;
         };
-        let pointer = problem.pointer.as_deref().unwrap_or_default();
         let mut frames = self.waiting.iter_mut();
-        let moved = problem.code == "secret_in_metadata"
-            && frames.any(|frame| frame.key == *key && frame.move_refused(pointer));
+        let moved = is_secret(problem)
+            && frames.any(|frame| frame.key == *key && frame.move_refused(at(problem)));
         self.moved += u64::from(moved);
         moved
     }
