@@ -231,7 +231,8 @@ async fn session(secrets: &[Secret], arguments: &[&str]) -> Leaks {
     api.post(&format!("/v1/runs/{run}/seal"), &json!({}))
         .await
         .is(201);
-    let export = api.get(&format!("/v1/runs/{run}/export")).await.is(200);
+    let export = format!("/v1/runs/{run}/export?purpose=search");
+    let export = api.get(&export).await.is(200);
     let frames = api.get(&format!("/v1/runs/{run}/frames")).await.is(200);
     let dump = dump(data_dir.path());
     let running = files(data_dir.path());

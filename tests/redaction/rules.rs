@@ -51,7 +51,11 @@ impl Server {
         assert_eq!(status, 201, "{receipt}");
         let seq = receipt["seq"].as_u64().unwrap();
         let (_, bundle) = self
-            .bytes("GET", &format!("/v1/runs/{run}/export"), &Value::Null)
+            .bytes(
+                "GET",
+                &format!("/v1/runs/{run}/export?purpose=test"),
+                &Value::Null,
+            )
             .await;
         let bundle = String::from_utf8_lossy(&bundle).into_owned();
         let from = bundle.find(&format!("{{\"0\":{},", marker)).unwrap();

@@ -107,7 +107,7 @@ async fn what_an_agent_keeps_is_presented_offline() {
         );
     }
     // A turn alone; and a ledger has no payloads, nor a broken run all of its own.
-    let path = format!("/v1/runs/{run}/turns/1/proof");
+    let path = format!("/v1/runs/{run}/turns/1/proof?purpose=test");
     let proof = api.get(&path).await.is(200).bytes;
     assert_eq!(check(&proof, &text, &[]).verdict.exit_code, 0);
     let report = verified(&proof, &text, vec![good()]);
