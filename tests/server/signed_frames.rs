@@ -88,7 +88,7 @@ async fn a_run_that_its_agent_signs() {
     let other = format!("{}\nagent-key {spki} smith\n", without.join("\n"));
     assert_eq!(check(&bytes, &other, &[]).verdict.code, Code::Submitted);
     // The turn alone.
-    let path = format!("/v1/runs/{}/turns/1/proof", run.id());
+    let path = format!("/v1/runs/{}/turns/1/proof?purpose=test", run.id());
     let proof = api.get(&path).await.is(200).bytes;
     assert_eq!(check(&proof, &text, &[]).verdict.exit_code, 0);
 }
@@ -614,8 +614,8 @@ async fn a_revoked_key_signs_nothing_more() {
     let ledger = String::from_utf8(bundle.member("ledger.ndjson").to_vec()).unwrap();
     assert_eq!(
         ledger.lines().count(),
-        6,
-        "opening, two keys at first, two added, one revoked"
+        7,
+        "opening, two keys at first, two added, one revoked, this export"
     );
     let keys = api.get("/v1/keys").await.is(200).json();
     assert_eq!(keys["agents"][0]["in_force"], false);
