@@ -53,6 +53,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -344,7 +345,7 @@ pub struct Shared {
     sequencer: Sequencer,
     tokens: Tokens,
     agents: Agents,
-    run_keys: Mutex<LruCache<(TenantId, RunId), Arc<RunKeys>>>,
+    run_keys: Mutex<OpenKeys>,
 }
 
 impl Deref for Recorder {
@@ -354,6 +355,12 @@ impl Deref for Recorder {
         &self.0
     }
 }
+
+/// Keys of runs that are open, since when.
+type OpenKeys = LruCache<(TenantId, RunId), (Arc<RunKeys>, Instant)>;
+
+/// How long they are kept: what another process destroyed is in this one's memory no longer than that.
+const OPEN_FOR: Duration = Duration::from_secs(60);
 
 /// Runs whose keys are kept open, the last used.
 const OPEN_KEYS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(8_191);
@@ -493,7 +500,9 @@ impl Recorder {
         run: &RunId,
     ) -> Result<Arc<RunKeys>, RecordError> {
         let key = (tenant.clone(), run.clone());
-        if let Some(keys) = self.open_keys().get(&key) {
+        if let Some((keys, since)) = self.open_keys().get(&key)
+            && since.elapsed() < OPEN_FOR
+        {
             return Ok(keys.clone());
         }
         let recorder = self.clone();
@@ -503,7 +512,8 @@ impl Recorder {
             if keys.is_empty() {
                 return Err(RecordError::NoRun(run.clone()));
             }
-            recorder.open_keys().put(key, keys.clone());
+            let open = (keys.clone(), Instant::now());
+            recorder.open_keys().put(key, open);
             Ok(keys)
         }))
         .await
@@ -514,7 +524,17 @@ impl Recorder {
         self.open_keys().pop(&(tenant.clone(), run.clone()));
     }
 
-    fn open_keys(&self) -> MutexGuard<'_, LruCache<(TenantId, RunId), Arc<RunKeys>>> {
+    /// Forgets the keys of runs that were open for long enough. Those of runs that are written to were opened anew.
+    pub(crate) fn forget_old_keys(&self) {
+        let mut open = self.open_keys();
+        while let Some((_, (_, since))) = open.peek_lru()
+            && since.elapsed() >= OPEN_FOR
+        {
+            open.pop_lru();
+        }
+    }
+
+    fn open_keys(&self) -> MutexGuard<'_, OpenKeys> {
         self.run_keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

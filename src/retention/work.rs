@@ -36,6 +36,7 @@ const METHOD: &str = "crypto-shredding";
 impl Recorder {
     /// Goes on with every erasure of every tenant that is not final. What hinders one does not hinder the others.
     pub async fn erase_pending(&self, finality: Finality) -> Result<(), RecordError> {
+        self.forget_old_keys();
         for (tenant, _) in self.store.tenants().await? {
             let recorder = self.clone();
             let of_tenant = tenant.clone();
