@@ -41,6 +41,12 @@ impl Erasures {
         Ok(erasures)
     }
 
+    /// Below which place every payload of a tier is covered.
+    pub(crate) fn covered(&self, tier: u8) -> u64 {
+        let of_tier = self.tiers.iter().filter(|one| one.1 == tier);
+        of_tier.map(|one| one.2).max().unwrap_or(0)
+    }
+
     /// The index of the erasure that covers a payload of the frame at a place.
     pub(crate) fn covering(&self, seq: u64, tier: u8, commit: &Hash) -> Option<u64> {
         let covers = |one: &&(u64, u8, u64)| one.1 == tier && seq < one.2;

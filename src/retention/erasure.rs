@@ -15,6 +15,9 @@ use std::time::Duration;
 /// Payloads that one request may name.
 pub const NAMED: usize = 1_000;
 
+/// How often it is asked whether another erasure of the tenant is done.
+const TURN: Duration = Duration::from_millis(50);
+
 /// How long a request waits for its work. What is not done by then goes on.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -141,15 +144,29 @@ impl Recorder {
         let (row, created) = self
             .detached(async move { recorder.request_erasure(&caller, request).await })
             .await?;
-        let (recorder, id) = (self.clone(), row.id.clone());
-        let of_tenant = tenant.clone();
-        // A crash from here on leaves the request, which the next look at what is open goes on with.
-        let work =
-            self.detached(async move { recorder.work_off(&of_tenant, Some(&id), finality).await });
-        if let Ok(Err(error)) = tokio::time::timeout(PATIENCE, work).await {
-            tracing::error!(erasure = %row.id, %error, "an erasure was interrupted; it is tried again");
-        }
+        // A crash from here on leaves the request, which the next look at what is open goes on with; and so does an error,
+        // which stands in the log.
+        let work = self.work_when_free(&tenant, &row.id, finality);
+        let _ = tokio::time::timeout(PATIENCE, work).await;
         Ok((self.read_erasure(tenant, row.id).await?, created))
+    }
+
+    /// Carries an erasure out, once no other one of the tenant is being carried out. Whoever stops waiting cancels nothing
+    /// that was begun.
+    async fn work_when_free(
+        &self,
+        tenant: &TenantId,
+        id: &RunId,
+        finality: Finality,
+    ) -> Result<(), RecordError> {
+        loop {
+            let (recorder, of_tenant, id) = (self.clone(), tenant.clone(), id.clone());
+            let work = async move { recorder.work_off(&of_tenant, Some(&id), finality).await };
+            if self.detached(work).await? {
+                return Ok(());
+            }
+            tokio::time::sleep(TURN).await;
+        }
     }
 
     async fn request_erasure(

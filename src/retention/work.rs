@@ -43,34 +43,38 @@ impl Recorder {
             let work =
                 self.detached(async move { recorder.work_off(&of_tenant, None, finality).await });
             if let Err(error) = work.await {
-                tracing::error!(%tenant, %error, "erasures were interrupted; they are tried again");
+                tracing::warn!(%tenant, %error, "erasures are not done; they are tried again");
             }
         }
         Ok(())
     }
 
-    /// Goes on with the erasures of a tenant that are not final, or with one of them. One process at a time does: another
-    /// leaves it to that.
+    /// Goes on with the erasures of a tenant that are not final, or with one of them; what hinders one does not hinder the
+    /// others. One process at a time does: false where another one has the turn.
+    ///
+    /// # Errors
+    /// What hindered the last of those that were hindered.
     pub(super) async fn work_off(
         &self,
         tenant: &TenantId,
         only: Option<&RunId>,
         finality: Finality,
-    ) -> Result<(), RecordError> {
+    ) -> Result<bool, RecordError> {
         let Some(turn) = self.store.erasing_turn(tenant).await? else {
-            return Ok(());
+            return Ok(false);
         };
         let mut tx = self.store.snapshot(tenant).await?;
         let open = store::erasures::open(&mut tx, tenant).await?;
         commit(tx).await?;
-        for erasure in open
+        let mut done = Ok(true);
+        let wanted = open
             .iter()
-            .filter(|one| only.is_none_or(|id| *id == one.id))
-        {
-            if erasure.removed_at.is_none() {
-                self.erase_all(tenant, erasure).await?;
+            .filter(|one| only.is_none_or(|id| *id == one.id));
+        for erasure in wanted {
+            if let Err(error) = self.go_on_with(tenant, erasure, finality).await {
+                tracing::error!(erasure = %erasure.id, %error, "an erasure was interrupted; it is tried again");
+                done = Err(error);
             }
-            self.finalize(tenant, &erasure.id, finality).await?;
         }
         if only.is_none() && self.rotate_where_due(tenant, finality).await? {
             for erasure in &open {
@@ -78,7 +82,19 @@ impl Recorder {
             }
         }
         turn.end().await?;
-        Ok(())
+        done
+    }
+
+    async fn go_on_with(
+        &self,
+        tenant: &TenantId,
+        erasure: &ErasureRow,
+        finality: Finality,
+    ) -> Result<(), RecordError> {
+        if erasure.removed_at.is_none() {
+            self.erase_all(tenant, erasure).await?;
+        }
+        self.finalize(tenant, &erasure.id, finality).await
     }
 
     /// Rotates the epoch of a tenant of which something was erased some time ago: the keys that are destroyed may lie in logs
@@ -231,11 +247,16 @@ impl Recorder {
                 matter: hold.matter,
             });
         }
+        // Each payload stands in one certificate, also where an earlier one of the tier is not carried out yet.
+        let erasures = Erasures::of(&mut tx, tenant, &part.run).await?;
+        let from = erasures.covered(u8::try_from(part.tier).unwrap_or(u8::MAX));
         let all = matches!(erasure.scope, Scope::Tier(..) | Scope::Tenant);
         let (commits, count): (Vec<Hash>, u64) = if all {
-            (Vec::new(), store::erasures::of_tier(&mut tx, part).await?)
+            let count = store::erasures::of_tier(&mut tx, part, from).await?;
+            (Vec::new(), count)
         } else {
-            let commits = store::erasures::targets(&mut tx, &erasure.scope, part, LISTED).await?;
+            let page = (from, LISTED);
+            let commits = store::erasures::targets(&mut tx, &erasure.scope, part, page).await?;
             store::erasures::destroy_keys_of(&mut tx, &part.run, &commits).await?;
             let count = commits.len() as u64;
             (commits, count)

@@ -323,12 +323,12 @@ pub(crate) async fn renewed(
     Ok(())
 }
 
-/// Payloads of a part that are still to be erased: up to `limit` commitments, sorted.
+/// Payloads of a part that are still to be erased, of frames from a place on: up to `limit` commitments, sorted.
 pub(crate) async fn targets(
     tx: &mut Tx,
     scope: &Scope,
     part: &PartRow,
-    limit: u32,
+    (from, limit): (u64, u32),
 ) -> Result<Vec<Hash>, StoreError> {
     let (commits, subject) = match scope {
         Scope::Payloads(_, commits) => {
@@ -339,7 +339,7 @@ pub(crate) async fn targets(
         Scope::Tier(..) | Scope::Tenant => (None, None),
     };
     let found: Vec<Vec<u8>> = sqlx::query_scalar(
-        "select commit from payloads where run = $1 and tier = $2 and wrapped_dek <> ''
+        "select commit from payloads where run = $1 and tier = $2 and wrapped_dek <> '' and seq >= $6
            and ($3::bytea[] is null or commit = any($3))
            and ($4::bytea is null or (subjects is not null and subject_list(subjects) @> array[$4]))
          order by commit limit $5",
@@ -349,6 +349,7 @@ pub(crate) async fn targets(
     .bind(commits)
     .bind(subject)
     .bind(i64::from(limit))
+    .bind(signed(from))
     .fetch_all(&mut **tx)
     .await?;
     found
@@ -357,13 +358,14 @@ pub(crate) async fn targets(
         .collect()
 }
 
-/// How many payloads of a tier of a run have a key.
-pub(crate) async fn of_tier(tx: &mut Tx, part: &PartRow) -> Result<u64, StoreError> {
+/// How many payloads of a tier of a run have a key, of frames from a place on.
+pub(crate) async fn of_tier(tx: &mut Tx, part: &PartRow, from: u64) -> Result<u64, StoreError> {
     let count: i64 = sqlx::query_scalar(
-        "select count(*) from payloads where run = $1 and tier = $2 and wrapped_dek <> ''",
+        "select count(*) from payloads where run = $1 and tier = $2 and wrapped_dek <> '' and seq >= $3",
     )
     .bind(Uuid::from(&part.run))
     .bind(part.tier)
+    .bind(signed(from))
     .fetch_one(&mut **tx)
     .await?;
     unsigned(count, "payloads", "commit")

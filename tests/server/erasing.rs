@@ -591,6 +591,12 @@ async fn what_is_certified_and_not_removed_is_not_renewed_by_others() {
     api.post(&format!("/v1/runs/{run}/keys/rotation"), &json!({}))
         .await
         .is(200);
+    // Nor does a second erasure of the tier count what the first one certified.
+    let third = erase(api, json!({"run": run, "tier": 2, "reason": "r"})).await;
+    assert_eq!(
+        (&third["state"], &third["count"]),
+        (&json!("ciphertext_removed"), &json!(2))
+    );
     let opens: i64 = sqlx::query_scalar(
         "select count(*) from payloads join keys.run_keys using (run, tier) where payloads.key_version = run_keys.version and seq < 4",
     )
@@ -608,9 +614,45 @@ async fn what_is_certified_and_not_removed_is_not_renewed_by_others() {
         .fetch_one(&mut sql)
         .await
         .unwrap();
-    assert_eq!(left, 2);
+    assert_eq!(left, 0);
     let report = audited(api, &run).await;
-    assert_eq!((report.payloads.erased, report.payloads.disclosed), (4, 2));
+    assert_eq!((report.payloads.erased, report.payloads.disclosed), (6, 0));
+    api.post(&format!("/v1/runs/{run}/seal"), &json!({}))
+        .await
+        .is(201);
+    assert_eq!(seal(api, &run).await.payloads.erased, 6, "each counts once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn erasures_that_are_asked_for_at_once_are_all_carried_out() {
+    let server = Server::start().await;
+    let second = server.second().await;
+    let api = &server.api;
+    let run = api.any_run().await.run.to_string();
+    for n in 0..12 {
+        observe(api, &run, &format!("k{n}"), &format!("said {n}"), json!({}))
+            .await
+            .is(201);
+    }
+    let mut tasks = Vec::new();
+    for n in 0..8 {
+        let api = [api, &second.api][n % 2].clone();
+        let run = run.clone();
+        tasks.push(tokio::spawn(async move {
+            let commit = commit(&api, &run, n as u64 + 1).await;
+            let wanted = json!({"run": run, "commits": [commit], "reason": "r"});
+            api.post("/v1/erasures", &wanted).await.is(201).json()
+        }));
+    }
+    for task in tasks {
+        let erasure = task.await.unwrap();
+        assert_eq!(
+            (&erasure["state"], &erasure["count"]),
+            (&json!("ciphertext_removed"), &json!(1))
+        );
+    }
+    let report = audited(api, &run).await;
+    assert_eq!((report.payloads.erased, report.payloads.disclosed), (8, 4));
 }
 
 /// Exports write to the ledger and so to checkpoints, which a broken table may not take.
