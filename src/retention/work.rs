@@ -18,7 +18,8 @@ use crate::ledger::{self, Erasures};
 use crate::record::{RecordError, Recorder, commit, state_of};
 use crate::rotation;
 use crate::store;
-use crate::store::erasures::{ErasureRow, PartRow, Scope, SurvivingKey};
+use crate::store::erasing::SurvivingKey;
+use crate::store::erasures::{ErasureRow, PartRow, Scope};
 use crate::vault::TIERS;
 use onrecord_core::digest::Hash;
 use onrecord_core::id::{RunId, TenantId};
@@ -197,7 +198,7 @@ impl Recorder {
             self.go_on()?;
             let mut tx = self.store.begin_erasing(tenant).await?;
             let page = (last, ROWS);
-            last = store::erasures::remove(&mut tx, part, version, all, page).await?;
+            last = store::erasing::remove(&mut tx, part, version, all, page).await?;
             if last.is_none() {
                 store::erasures::removed(&mut tx, &erasure.id, part).await?;
             }
@@ -252,16 +253,16 @@ impl Recorder {
         let from = erasures.covered(u8::try_from(part.tier).unwrap_or(u8::MAX));
         let all = matches!(erasure.scope, Scope::Tier(..) | Scope::Tenant);
         let (commits, count): (Vec<Hash>, u64) = if all {
-            let count = store::erasures::of_tier(&mut tx, part, from).await?;
+            let count = store::erasing::of_tier(&mut tx, part, from).await?;
             (Vec::new(), count)
         } else {
             let page = (from, LISTED);
-            let commits = store::erasures::targets(&mut tx, &erasure.scope, part, page).await?;
-            store::erasures::destroy_keys_of(&mut tx, &part.run, &commits).await?;
+            let commits = store::erasing::targets(&mut tx, &erasure.scope, part, page).await?;
+            store::erasing::destroy_keys_of(&mut tx, &part.run, &commits).await?;
             let count = commits.len() as u64;
             (commits, count)
         };
-        store::erasures::update_run(&mut tx, &part.run, version, count).await?;
+        store::erasing::update_run(&mut tx, &part.run, version, count).await?;
         let mut index = None;
         if count > 0 {
             let entry = statement::Erasure {
@@ -311,14 +312,14 @@ impl Recorder {
             self.go_on()?;
             let mut tx = self.store.begin_erasing(tenant).await?;
             let page = (last, ROWS);
-            let mut rows = store::erasures::surviving(&mut tx, (run, tier), version, page).await?;
+            let mut rows = store::erasing::surviving(&mut tx, (run, tier), version, page).await?;
             last = rows.last().map(|row| row.commit);
             rows.retain(survives);
             for row in &mut rows {
                 (row.wrapped_dek, row.key_version) =
                     keys.rewrap(tier, &row.commit, row.key_version, &row.wrapped_dek)?;
             }
-            store::erasures::rewrapped(&mut tx, run, &rows).await?;
+            store::erasing::rewrapped(&mut tx, run, &rows).await?;
             commit(tx).await?;
             count += rows.len() as u64;
             if last.is_none() {
@@ -349,7 +350,7 @@ impl Recorder {
             for tier in 0..i16::from(TIERS) {
                 let version = recorder.renew_run_key(tenant, &run, tier).await?.version();
                 let mut tx = recorder.store.begin_erasing(tenant).await?;
-                store::erasures::update_run(&mut tx, &run, version, 0).await?;
+                store::erasing::update_run(&mut tx, &run, version, 0).await?;
                 // From here on appends wrap with the new key.
                 commit(tx).await?;
                 recorder.forget_run_keys(tenant, &run);
