@@ -9,6 +9,9 @@ begin
   end if;
 exception
   when duplicate_object or unique_violation then null;
+  when insufficient_privilege then
+    raise exception 'onrecord: there is no role onrecord_eraser, and % may not make it; as a superuser: create role onrecord_eraser nologin in role onrecord_app; grant onrecord_eraser to the role that the server logs in as', current_user
+      using errcode = 'insufficient_privilege';
 end
 $$;
 

@@ -36,7 +36,7 @@ pub struct DatabaseFacts {
     pub encoding: String,
     /// The role that looked.
     pub role: String,
-    /// Whether that role may work as `onrecord_app`; `None` where there is no such role.
+    /// Whether that role may work as `onrecord_app`, and erase as `onrecord_eraser`; `None` where there is no such role.
     pub may_serve: Option<bool>,
     /// Migrations that were applied.
     pub migrations: Migrations,
@@ -84,7 +84,9 @@ pub async fn check(url: &str) -> Result<DatabaseFacts, StoreError> {
     .fetch_one(&mut connection)
     .await?;
     let may_serve: Option<bool> = sqlx::query_scalar(
-        "select pg_has_role(current_user, oid, 'member') from pg_roles where rolname = 'onrecord_app'",
+        "select pg_has_role(current_user, oid, 'member') and coalesce((select pg_has_role(current_user, eraser.oid, 'member')
+           from pg_roles as eraser where eraser.rolname = 'onrecord_eraser'), true)
+         from pg_roles where rolname = 'onrecord_app'",
     )
     .fetch_optional(&mut connection)
     .await?;

@@ -102,8 +102,11 @@ fn tables(findings: &mut Findings, facts: &DatabaseFacts) {
     if facts.may_serve == Some(false) {
         findings.failed(
             "role",
-            format!("{} may not work as onrecord_app", facts.role),
-            "grant onrecord_app to the role that the server logs in as",
+            format!(
+                "{} may not work as onrecord_app, or not erase as onrecord_eraser",
+                facts.role
+            ),
+            "grant onrecord_app and onrecord_eraser to the role that the server logs in as",
         );
     }
     if facts.unprotected.is_empty() {
