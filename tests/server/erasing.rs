@@ -9,6 +9,7 @@ use onrecord_core::digest::Hash;
 use onrecord_core::statement::{Predicate, Signed};
 use onrecord_verify::{Code, Report};
 use serde_json::{Value, json};
+use sqlx::PgConnection;
 
 /// The commitment of a frame's first payload.
 async fn commit(api: &Api, run: &str, seq: u64) -> String {
@@ -25,6 +26,37 @@ async fn observe(api: &Api, run: &str, key: &str, text: &str, more: Value) -> An
         .extend(more.as_object().unwrap().clone());
     let frame = json!({"kind": "observation", "key": key, "payloads": [payload]});
     api.frame(run, &frame).await
+}
+
+/// Observations `kN`, each with a payload "said N" of tier 2.
+async fn said(api: &Api, run: &str, which: std::ops::Range<u64>) {
+    for n in which {
+        let (key, text) = (format!("k{n}"), format!("said {n}"));
+        observe(api, run, &key, &text, json!({})).await.is(201);
+    }
+}
+
+/// Makes a table refuse rows of which something is true, as a failure at that step would.
+async fn break_table(sql: &mut PgConnection, verb: &str, table: &str, when: &str) {
+    let row = if verb == "delete" { "old" } else { "new" };
+    let broken = format!(
+        "create function broken() returns trigger language plpgsql as $$ begin
+           if {when} then raise exception 'broken' using errcode = 'internal_error'; end if; return {row}; end $$;
+         create trigger broken before {verb} on {table} for each row execute function broken()"
+    );
+    sqlx::raw_sql(sqlx::AssertSqlSafe(broken))
+        .execute(sql)
+        .await
+        .unwrap();
+}
+
+/// Mends it again.
+async fn mend_table(sql: &mut PgConnection, table: &str) {
+    let mended = format!("drop trigger broken on {table}; drop function broken()");
+    sqlx::raw_sql(sqlx::AssertSqlSafe(mended))
+        .execute(sql)
+        .await
+        .unwrap();
 }
 
 async fn read(api: &Api, run: &str, commit: &str) -> Answer {
@@ -64,11 +96,7 @@ async fn a_payload_is_erased_and_the_others_of_its_tier_survive() {
     let server = Server::start().await;
     let api = &server.api;
     let run = api.any_run().await.run.to_string();
-    for n in 0..4 {
-        observe(api, &run, &format!("k{n}"), &format!("said {n}"), json!({}))
-            .await
-            .is(201);
-    }
+    said(api, &run, 0..4).await;
     let commits = [
         commit(api, &run, 1).await,
         commit(api, &run, 2).await,
@@ -475,22 +503,9 @@ async fn a_failure_at_each_step_leaves_a_run_that_verifies_and_the_work_goes_on(
     let mut sql = server.sql().await;
     for (verb, table, when) in steps {
         let run = api.any_run().await.run.to_string();
-        for n in 0..3 {
-            observe(api, &run, &format!("k{n}"), &format!("said {n}"), json!({}))
-                .await
-                .is(201);
-        }
+        said(api, &run, 0..3).await;
         let gone = commit(api, &run, 2).await;
-        let row = if verb == "delete" { "old" } else { "new" };
-        let broken = format!(
-            "create function broken() returns trigger language plpgsql as $$ begin
-               if {when} then raise exception 'broken' using errcode = 'internal_error'; end if; return {row}; end $$;
-             create trigger broken before {verb} on {table} for each row execute function broken()"
-        );
-        sqlx::raw_sql(sqlx::AssertSqlSafe(broken))
-            .execute(&mut sql)
-            .await
-            .unwrap();
+        break_table(&mut sql, verb, table, when).await;
         let wanted = json!({"run": run, "commits": [gone], "reason": "r"});
         let erasure = api.post("/v1/erasures", &wanted).await.is(201).json();
         let step = format!("{verb} of {table} where {when}");
@@ -507,12 +522,7 @@ async fn a_failure_at_each_step_leaves_a_run_that_verifies_and_the_work_goes_on(
                 "{step}"
             );
         }
-        sqlx::raw_sql(sqlx::AssertSqlSafe(format!(
-            "drop trigger broken on {table}; drop function broken()"
-        )))
-        .execute(&mut sql)
-        .await
-        .unwrap();
+        mend_table(&mut sql, table).await;
         server
             .app
             .recorder
@@ -553,16 +563,9 @@ async fn what_is_certified_and_not_removed_is_not_renewed_by_others() {
     let server = Server::start().await;
     let api = &server.api;
     let run = api.any_run().await.run.to_string();
-    for n in 0..3 {
-        observe(api, &run, &format!("k{n}"), &format!("said {n}"), json!({}))
-            .await
-            .is(201);
-    }
+    said(api, &run, 0..3).await;
     let mut sql = server.sql().await;
-    let broken = "create function broken() returns trigger language plpgsql as $$ begin
-           raise exception 'broken' using errcode = 'internal_error'; end $$;
-         create trigger broken before delete on keys.run_keys for each row execute function broken()";
-    sqlx::raw_sql(broken).execute(&mut sql).await.unwrap();
+    break_table(&mut sql, "delete", "keys.run_keys", "true").await;
     let first = api
         .post(
             "/v1/erasures",
@@ -575,16 +578,9 @@ async fn what_is_certified_and_not_removed_is_not_renewed_by_others() {
         (&first["state"], &first["entries"]),
         (&json!("requested"), &json!(1))
     );
-    sqlx::raw_sql("drop trigger broken on keys.run_keys; drop function broken()")
-        .execute(&mut sql)
-        .await
-        .unwrap();
+    mend_table(&mut sql, "keys.run_keys").await;
     // Recorded since, it is not covered, and another erasure and a renewal of the keys come before the first goes on.
-    for n in 3..6 {
-        observe(api, &run, &format!("k{n}"), &format!("said {n}"), json!({}))
-            .await
-            .is(201);
-    }
+    said(api, &run, 3..6).await;
     let later = commit(api, &run, 5).await;
     let second = erase(api, json!({"run": run, "commits": [later], "reason": "r"})).await;
     assert_eq!(second["state"], "ciphertext_removed");
@@ -629,11 +625,7 @@ async fn erasures_that_are_asked_for_at_once_are_all_carried_out() {
     let second = server.second().await;
     let api = &server.api;
     let run = api.any_run().await.run.to_string();
-    for n in 0..12 {
-        observe(api, &run, &format!("k{n}"), &format!("said {n}"), json!({}))
-            .await
-            .is(201);
-    }
+    said(api, &run, 0..12).await;
     let mut tasks = Vec::new();
     for n in 0..8 {
         let api = [api, &second.api][n % 2].clone();
