@@ -86,9 +86,6 @@ impl Source {
         let mut members = Members::with_capacity(page.len(), bytes.sum());
         for payload in page {
             let commit = payload.key.commit;
-            if payload.key.wrapped_dek.is_empty() {
-                return Err(ExportError::Erased(run.clone()));
-            }
             let opened = self.run_keys.open(
                 payload.key.tier,
                 payload.key.key_version,

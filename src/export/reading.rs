@@ -145,15 +145,15 @@ fn access(caller: &Caller, run: &RunId, purpose: &str, commits: Option<Vec<Hash>
 async fn append(
     tx: &mut Tx,
     tenant: &mut store::tenants::LockedTenant,
-    (vault, keys): (&Vault, &TenantKeys),
+    keys: (&Vault, &TenantKeys),
     access: Access,
 ) -> Result<u64, RecordError> {
     let access = Access {
         at: ledger::next_time(tenant)?,
         ..access
     };
-    let entry = ledger::append(tx, tenant, vault, &Predicate::Access(access), None).await?;
-    ledger::checkpoint(tx, tenant, keys).await?;
+    let access = Predicate::Access(access);
+    let entry = ledger::enter(tx, tenant, keys, &access, None).await?;
     Ok(entry.index)
 }
 

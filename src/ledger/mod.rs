@@ -93,6 +93,19 @@ pub(crate) async fn append(
     Ok(Appended { index, leaf, bytes })
 }
 
+/// Signs a statement, appends it, and signs and keeps the checkpoint that has it: what an entry that comes alone needs.
+pub(crate) async fn enter(
+    tx: &mut Tx,
+    tenant: &mut LockedTenant,
+    (vault, keys): (&Vault, &TenantKeys),
+    predicate: &Predicate,
+    subject: Option<(&str, Hash)>,
+) -> Result<Appended, LedgerError> {
+    let entry = append(tx, tenant, vault, predicate, subject).await?;
+    checkpoint(tx, tenant, keys).await?;
+    Ok(entry)
+}
+
 /// Signs and keeps the checkpoint of the ledger as it is now.
 pub(crate) async fn checkpoint(
     tx: &mut Tx,

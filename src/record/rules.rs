@@ -242,9 +242,14 @@ impl Recorder {
             };
             let subject = Some((SUBJECT, Hash::of(&[&row.document])));
             let predicate = Predicate::Policy(policy);
-            let entry =
-                ledger::append(&mut tx, &mut tenant, &recorder.vault, &predicate, subject).await?;
-            ledger::checkpoint(&mut tx, &tenant, &keys).await?;
+            let entry = ledger::enter(
+                &mut tx,
+                &mut tenant,
+                (&recorder.vault, &keys),
+                &predicate,
+                subject,
+            )
+            .await?;
             row.ledger_index = entry.index;
             store::redaction::insert(&mut tx, &caller.tenant, &row).await?;
             // A crash before this line leaves the rules as they were, and the ledger too; after it both are changed.

@@ -97,6 +97,7 @@ impl Recorder {
         caller: Caller,
         request: NewAgentKey,
     ) -> Result<(SigningKeyRow, bool), RecordError> {
+        self.refuse_secret("/actor", &request.actor)?;
         let recorder = self.clone();
         self.detached(async move {
             let tenant = &caller.tenant;

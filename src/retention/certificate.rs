@@ -12,22 +12,32 @@ use onrecord_core::timestamp::Timestamp;
 
 const DAY_MICROS: i64 = 86_400_000_000;
 
-/// A certificate, and what it is over.
-pub struct Certificate {
-    /// The envelope.
-    pub envelope: String,
-    /// Its subject: a line `INDEX LEAF RUN` for each entry of the ledger, by index.
-    pub entries: String,
-}
-
 impl Recorder {
-    /// The certificate of an erasure as far as it is now.
+    /// What a certificate is over: a line `INDEX LEAF RUN` for each entry of the ledger that certifies an erasure, by index.
+    pub async fn erasure_entries(
+        &self,
+        tenant: TenantId,
+        id: RunId,
+    ) -> Result<String, RecordError> {
+        let recorder = self.clone();
+        self.detached(async move {
+            let mut tx = recorder.store.snapshot(&tenant).await?;
+            let row = store::erasures::find(&mut tx, &id).await?;
+            let row = row.ok_or(RecordError::NoErasure(id))?;
+            let entries = listed(&mut tx, &tenant, &row.id).await?;
+            commit(tx).await?;
+            Ok(entries)
+        })
+        .await
+    }
+
+    /// The certificate of an erasure as far as it is now: an envelope over its entries.
     pub async fn certificate(
         &self,
         tenant: TenantId,
         id: RunId,
         finality: Finality,
-    ) -> Result<Certificate, RecordError> {
+    ) -> Result<String, RecordError> {
         let recorder = self.clone();
         self.detached(async move {
             let key = recorder.seal_key_now(&tenant).await?;
@@ -40,10 +50,7 @@ impl Recorder {
             let disposal = Predicate::Disposal(disposal(&row, at, finality));
             let subject = Some((DISPOSAL_SUBJECT, Hash::of(&[entries.as_bytes()])));
             let envelope = key.sign(&tenant, &disposal, subject)?;
-            Ok(Certificate {
-                envelope: String::from_utf8_lossy(&envelope).into_owned(),
-                entries,
-            })
+            Ok(String::from_utf8_lossy(&envelope).into_owned())
         })
         .await
     }
@@ -82,8 +89,14 @@ impl Recorder {
         let entries = listed(&mut tx, tenant, id).await?;
         let disposal = Predicate::Disposal(disposal(&row, ledger::next_time(&locked)?, finality));
         let subject = Some((DISPOSAL_SUBJECT, Hash::of(&[entries.as_bytes()])));
-        ledger::append(&mut tx, &mut locked, &self.vault, &disposal, subject).await?;
-        ledger::checkpoint(&mut tx, &locked, &keys).await?;
+        ledger::enter(
+            &mut tx,
+            &mut locked,
+            (&self.vault, &keys),
+            &disposal,
+            subject,
+        )
+        .await?;
         store::erasures::finalize(&mut tx, id, final_at).await?;
         commit(tx).await
     }

@@ -109,9 +109,14 @@ impl Recorder {
                 run,
             };
             let predicate = Predicate::Hold(said.clone());
-            let entry =
-                ledger::append(&mut tx, &mut tenant, &recorder.vault, &predicate, None).await?;
-            ledger::checkpoint(&mut tx, &tenant, &keys).await?;
+            let entry = ledger::enter(
+                &mut tx,
+                &mut tenant,
+                (&recorder.vault, &keys),
+                &predicate,
+                None,
+            )
+            .await?;
             // A crash before this line leaves no hold; after it one that every erasure finds.
             commit(tx).await?;
             let hold = Hold {
@@ -148,9 +153,14 @@ impl Recorder {
                 run: hold.run.clone(),
             };
             let predicate = Predicate::Hold(said.clone());
-            let entry =
-                ledger::append(&mut tx, &mut tenant, &recorder.vault, &predicate, None).await?;
-            ledger::checkpoint(&mut tx, &tenant, &keys).await?;
+            let entry = ledger::enter(
+                &mut tx,
+                &mut tenant,
+                (&recorder.vault, &keys),
+                &predicate,
+                None,
+            )
+            .await?;
             commit(tx).await?;
             hold.released = Some((said.at, said.by, entry.index));
             Ok(hold)

@@ -277,8 +277,8 @@ impl Recorder {
                 tier: all.then(|| u8::try_from(part.tier).unwrap_or(0)),
             };
             let entry = Predicate::Erasure(entry);
-            let entry = ledger::append(&mut tx, &mut locked, &self.vault, &entry, None).await?;
-            ledger::checkpoint(&mut tx, &locked, &keys).await?;
+            let entry =
+                ledger::enter(&mut tx, &mut locked, (&self.vault, &keys), &entry, None).await?;
             index = Some(entry.index);
         }
         let done = all || count < u64::from(LISTED);
