@@ -11,6 +11,7 @@ pub mod http;
 pub mod import;
 pub mod ledger;
 pub mod postgres;
+mod query;
 pub mod record;
 pub mod redact;
 pub mod retention;

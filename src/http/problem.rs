@@ -4,6 +4,7 @@
 use super::encoding;
 use super::envelope::{span, without_secrets};
 use crate::access::AccessError;
+use crate::query::BadFilter;
 use crate::record::RecordError;
 use crate::record::intake::{IntakeCode, IntakeError};
 use axum::body::Body;
@@ -81,6 +82,17 @@ impl Problem {
             "A parameter is malformed",
             format!("{name}: expected {expected}"),
             "Correct the parameter and send the request again.",
+        )
+    }
+
+    /// A filter is malformed.
+    fn filter(error: &BadFilter) -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "malformed_filter",
+            "The filter is malformed",
+            error.to_string(),
+            "Correct the filter where the detail says; how one is written stands in docs/queries.md.",
         )
     }
 
@@ -284,6 +296,12 @@ impl Problem {
             retry_after_s: Some(5),
             ..problem
         }
+    }
+}
+
+impl From<BadFilter> for Problem {
+    fn from(error: BadFilter) -> Self {
+        Self::filter(&error)
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub(crate) mod append;
 pub mod check;
+pub(crate) mod condition;
 pub(crate) mod erasing;
 pub(crate) mod erasures;
 pub(crate) mod frames;

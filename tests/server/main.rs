@@ -17,6 +17,7 @@ mod contract;
 mod database;
 mod encoded;
 mod erasing;
+mod filters;
 mod follow;
 mod hang_up;
 #[path = "../harness/mod.rs"]
