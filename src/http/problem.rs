@@ -435,6 +435,13 @@ impl From<AccessError> for Problem {
                 detail,
                 "Sign the request anew, as docs/api.md says under \"Requests that are signed\".",
             ),
+            AccessError::OtherTenant => Self::new(
+                StatusCode::FORBIDDEN,
+                "other_tenant",
+                "The ledger is another tenant's",
+                detail,
+                "Use a token of the tenant whose ledger it is.",
+            ),
             AccessError::Role(_) => Self::new(
                 StatusCode::FORBIDDEN,
                 "role_missing",
@@ -537,6 +544,27 @@ impl From<RecordError> for Problem {
                 "Nobody can bring it back; the run's evidence verifies without it.",
             ),
             RecordError::NoTurn { .. } => missing("turn_not_found", "No such turn"),
+            RecordError::NoLog(_) => Self::new(
+                StatusCode::NOT_FOUND,
+                "ledger_not_found",
+                "No such ledger",
+                detail,
+                "Check the address: it ends as the origin of the ledger does, which frame 0 of each run names.",
+            ),
+            RecordError::BeyondCheckpoint { .. } => Self::new(
+                StatusCode::NOT_FOUND,
+                "beyond_checkpoint",
+                "The ledger does not reach so far",
+                detail,
+                "Read the checkpoint, and ask for what is below its size; a tile that is not full is asked for by its width, as in tile/0/000.p/5.",
+            ),
+            RecordError::NoCheckpoint { .. } => Self::new(
+                StatusCode::NOT_FOUND,
+                "checkpoint_not_found",
+                "No checkpoint of that size",
+                detail,
+                "Ask for the size that is named, or leave `size` out for the latest checkpoint.",
+            ),
             RecordError::Unsigned { .. } => Self::new(
                 StatusCode::FORBIDDEN,
                 "frame_unsigned",

@@ -26,6 +26,7 @@ mod holds;
 mod idempotency;
 mod kept;
 mod keys;
+mod ledger;
 mod log;
 mod migration;
 mod pages;
