@@ -312,6 +312,11 @@ impl Trust {
         !self.logs.is_empty()
     }
 
+    /// Whether a log of this origin is pinned.
+    pub fn pins(&self, origin: &str) -> bool {
+        self.logs_of(origin).next().is_some()
+    }
+
     /// How many agents' keys are pinned.
     pub fn agent_key_count(&self) -> usize {
         self.agent_keys.len()
