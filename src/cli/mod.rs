@@ -2,6 +2,7 @@
 //!
 //! Exit codes: `EXIT_CODES`, which `--help` prints, and for people `docs/cli.md`.
 
+pub mod audit;
 pub mod bench;
 pub mod commit;
 pub mod completions;
@@ -45,10 +46,11 @@ use tracing_subscriber::EnvFilter;
 const EXIT_CODES: &str = "\
 Exit codes:
   0    done
-  1    failed, and standard error says why; of `verify`: altered; of `doctor`: something is wrong
-  2    the command line is wrong; of `verify`: incomplete; of `import --strict`: lines not read;
-       of `gate --fail`: recorded, and not a pass
-  3    of `verify`: the input cannot be checked
+  1    failed, and standard error says why; of `verify` and `audit`: altered; of `doctor`: something
+       is wrong
+  2    the command line is wrong; of `verify` and `audit`: incomplete; of `import --strict`: lines
+       not read; of `gate --fail`: recorded, and not a pass
+  3    of `verify` and `audit`: it cannot be checked
   125  of `gate -- COMMAND`: not recorded; else its exit code is the command's own
   130  ended by Ctrl-C
 
@@ -120,6 +122,8 @@ enum Command {
     Migrate(migrate::MigrateArgs),
     /// Check a set-up, and say what is wrong and what to do
     Doctor(doctor::DoctorArgs),
+    /// Check the whole database against itself and its ledgers
+    Audit(audit::AuditArgs),
     /// Measure what a server takes: frames a second, latencies, and beside them a plain PostgreSQL
     Bench(bench::BenchArgs),
     /// Print the OpenAPI document
@@ -268,6 +272,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Keys(args) => keys::run(args).await?,
         Command::Migrate(args) => migrate::run(args).await?,
         Command::Doctor(args) => return doctor::run(args).await,
+        Command::Audit(args) => return audit::run(args).await,
         Command::Bench(args) => return bench::run(args).await,
         Command::Openapi => print(&crate::http::openapi())?,
         Command::Completions(args) => completions::run(&args)?,
