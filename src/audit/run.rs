@@ -23,6 +23,8 @@ use std::thread;
 const PAGE_BYTES: u64 = 8 << 20;
 /// Frames of the first page, of which it is not known how long they are.
 const FIRST_FRAMES: u64 = 256;
+/// Frames of a page, however short they are.
+const MOST_FRAMES: u64 = 16_384;
 /// Frames that one thread reads at least, since starting one costs something.
 const SHARE: usize = 64;
 
@@ -73,7 +75,7 @@ pub(super) async fn check(
     let mut page = Page::read(reader, run, (from, size.min(count))).await?;
     while from < size {
         let (to, bytes) = (size.min(from + count), page.bytes());
-        count = (count * PAGE_BYTES / bytes.max(1)).clamp(SHARE as u64, 8 * FIRST_FRAMES * 8);
+        count = (count * PAGE_BYTES / bytes.max(1)).clamp(SHARE as u64, MOST_FRAMES);
         let next = (to, size.min(to + count));
         // While one page is looked at, the next one comes.
         let looking = tokio::task::spawn_blocking(move || {
@@ -196,6 +198,8 @@ impl Reading {
                 Ok(frame) => frame,
                 Err(fault) => {
                     self.state.broken = true;
+                    // What it commits to cannot be told.
+                    while payloads.next_if(|one| one.seq <= row.seq).is_some() {}
                     self.found.rule(
                         fault.code.into(),
                         At::of("frames", "bytes").seq(row.seq),
