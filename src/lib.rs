@@ -11,6 +11,7 @@ pub mod gate;
 pub mod http;
 pub mod import;
 pub mod ledger;
+pub mod monitor;
 pub mod postgres;
 pub mod record;
 pub mod redact;

@@ -17,6 +17,7 @@ mod key_place;
 pub mod keys;
 pub mod man;
 pub mod migrate;
+pub mod monitor;
 pub mod payload;
 pub mod redaction;
 mod running;
@@ -47,9 +48,9 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0    done
   1    failed, and standard error says why; of `verify` and `audit`: altered; of `doctor`: something
-       is wrong
+       is wrong; of `monitor --once`: an alarm stands
   2    the command line is wrong; of `verify` and `audit`: incomplete; of `import --strict`: lines
-       not read; of `gate --fail`: recorded, and not a pass
+       not read; of `gate --fail`: recorded, and not a pass; of `monitor`: it could not be checked
   3    of `verify` and `audit`: it cannot be checked
   125  of `gate -- COMMAND`: not recorded; else its exit code is the command's own
   130  ended by Ctrl-C
@@ -106,6 +107,8 @@ enum Command {
     Trust(WithServer<trust::TrustArgs>),
     /// Check a bundle, a turn proof or a ledger, offline
     Verify(verify::VerifyArgs),
+    /// Watch a ledger from outside, and keep a copy of it
+    Monitor(monitor::MonitorArgs),
     /// Commit to a payload that you keep, offline
     Commit(commit::CommitArgs),
     /// Make, list and revoke API tokens
@@ -252,6 +255,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             trust::run(args, client).await?;
         }
         Command::Verify(args) => return Ok(verify::run(args)),
+        Command::Monitor(args) => return monitor::run(args).await,
         Command::Commit(args) => commit::run(args)?,
         Command::Token(args) => {
             let (args, client) = args.client()?;
