@@ -4,6 +4,7 @@
 mod access;
 #[path = "../api/mod.rs"]
 mod api;
+mod auditing;
 mod backups;
 mod bad_input;
 mod bench;
