@@ -5,11 +5,13 @@
 pub mod access;
 pub mod cli;
 pub mod client;
+mod durable;
 pub mod export;
 pub mod gate;
 pub mod http;
 pub mod import;
 pub mod ledger;
+mod listen;
 pub mod postgres;
 pub mod record;
 pub mod redact;
@@ -18,3 +20,4 @@ pub mod rotation;
 pub mod start;
 pub mod store;
 pub mod vault;
+pub mod witness;

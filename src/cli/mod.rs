@@ -35,6 +35,7 @@ pub mod trust;
 pub mod verify;
 pub mod watch;
 mod which_run;
+pub mod witness;
 
 use crate::client::{Client, ServerArgs};
 use clap::{Parser, Subcommand};
@@ -104,6 +105,8 @@ enum Command {
     Trust(WithServer<trust::TrustArgs>),
     /// Check a bundle, a turn proof or a ledger, offline
     Verify(verify::VerifyArgs),
+    /// Run a witness of ledgers: it cosigns what goes on from what it saw, and nothing else
+    Witness(witness::WitnessArgs),
     /// Commit to a payload that you keep, offline
     Commit(commit::CommitArgs),
     /// Make, list and revoke API tokens
@@ -248,6 +251,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             trust::run(args, client).await?;
         }
         Command::Verify(args) => return Ok(verify::run(args)),
+        Command::Witness(args) => witness::run(args).await?,
         Command::Commit(args) => commit::run(args)?,
         Command::Token(args) => {
             let (args, client) = args.client()?;

@@ -39,3 +39,4 @@ mod signing_agent;
 mod signing_keys;
 mod story;
 mod stream;
+mod witness;
