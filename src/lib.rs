@@ -3,6 +3,7 @@
 //! The rooms of the house, and who sees what, are in `docs/ARCHITECTURE.md`.
 
 pub mod access;
+pub mod anchor;
 pub mod cli;
 pub mod client;
 mod durable;

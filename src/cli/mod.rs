@@ -14,6 +14,7 @@ pub mod hold;
 pub mod import;
 mod key_place;
 pub mod keys;
+pub mod ledger;
 pub mod man;
 pub mod migrate;
 pub mod payload;
@@ -101,6 +102,8 @@ enum Command {
     Erase(WithServer<erase::EraseArgs>),
     /// Set, release and list holds: what may not be erased
     Hold(WithServer<hold::HoldArgs>),
+    /// What witnesses and others say of the tenant's ledger, and what to do when it was put back
+    Ledger(WithServer<ledger::LedgerArgs>),
     /// Print the trust file for the server's keys
     Trust(WithServer<trust::TrustArgs>),
     /// Check a bundle, a turn proof or a ledger, offline
@@ -245,6 +248,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Hold(args) => {
             let (args, client) = args.client()?;
             hold::run(args, client).await?;
+        }
+        Command::Ledger(args) => {
+            let (args, client) = args.client()?;
+            ledger::run(args, client).await?;
         }
         Command::Trust(args) => {
             let (args, client) = args.client()?;

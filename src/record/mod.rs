@@ -21,6 +21,7 @@ pub mod present;
 mod queue;
 pub mod read;
 mod redaction;
+pub(crate) mod rewind;
 mod rotate;
 mod rules;
 pub mod seal;
@@ -49,7 +50,8 @@ use sequencer::Sequencer;
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -74,6 +76,10 @@ pub struct Shared {
     tokens: Tokens,
     agents: Agents,
     run_keys: Mutex<OpenKeys>,
+    /// Tenants whose ledgers lack what was published, as this process saw it last.
+    rewound: RwLock<BTreeSet<TenantId>>,
+    /// Whether witnesses are asked, so that what is published waits for them.
+    witnessed: AtomicBool,
 }
 
 impl Deref for Recorder {
@@ -119,6 +125,8 @@ impl Recorder {
             rotating: Mutex::default(),
             followed,
             run_keys: Mutex::new(LruCache::new(OPEN_KEYS)),
+            rewound: RwLock::default(),
+            witnessed: AtomicBool::new(false),
         }))
     }
 
@@ -151,6 +159,21 @@ impl Recorder {
         self.sequencer.drain().await;
         self.tasks.close();
         self.tasks.wait().await;
+    }
+
+    /// Says that witnesses are asked: what is published of ledgers has their signatures.
+    pub(crate) fn set_witnessed(&self) {
+        self.witnessed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether witnesses are asked.
+    pub(crate) fn is_witnessed(&self) -> bool {
+        self.witnessed.load(Ordering::Relaxed)
+    }
+
+    /// Done when nothing more is to be begun.
+    pub(crate) async fn stopping(&self) {
+        self.stopping.cancelled().await;
     }
 
     /// Whether nothing more is begun.

@@ -370,6 +370,8 @@ fn its_signature_is_that_of_the_golden_ones() {
 pub struct Process {
     child: Child,
     pub url: String,
+    /// Lines of its log that say that it read its list again.
+    reloads: tokio::sync::Mutex<tokio::sync::mpsc::UnboundedReceiver<()>>,
 }
 
 impl Process {
@@ -385,11 +387,25 @@ impl Process {
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let first = lines.next_line().await.unwrap().unwrap();
         let (_, url) = first.split_once(" at ").expect("its address");
-        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        let (reload, reloads) = tokio::sync::mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                if line.contains("was read again") {
+                    // Few tests wait for it.
+                    let _ = reload.send(());
+                }
+            }
+        });
         Self {
             child,
             url: url.to_owned(),
+            reloads: tokio::sync::Mutex::new(reloads),
         }
+    }
+
+    /// Waits until it has read its list again.
+    pub async fn reloaded(&self) {
+        self.reloads.lock().await.recv().await.expect("it runs");
     }
 
     /// SIGKILL.
