@@ -4,6 +4,7 @@
 
 pub mod access;
 pub mod anchor;
+pub mod audit;
 pub mod cli;
 pub mod client;
 mod durable;
@@ -13,7 +14,9 @@ pub mod http;
 pub mod import;
 pub mod ledger;
 mod listen;
+pub mod monitor;
 pub mod postgres;
+mod query;
 pub mod record;
 pub mod redact;
 pub mod retention;

@@ -206,7 +206,8 @@ impl Anchors {
     /// # Errors
     /// The database, or a file that cannot be read.
     pub async fn check(&self) -> Result<(), AnchorError> {
-        for (tenant, origin, _) in self.recorder.store().ledgers().await? {
+        for (tenant, origin, size) in self.recorder.store().ledgers().await? {
+            self.recorder.set_published(&tenant, size);
             self.keep_published(&tenant, &origin).await?;
         }
         Ok(self.recorder.refresh_rewound().await?)

@@ -6,6 +6,27 @@ use crate::store::{self, StoreError, Tx};
 use onrecord_core::digest::Hash;
 use onrecord_core::id::TenantId;
 use onrecord_core::merkle::{self, Frontier};
+use onrecord_core::note::{Tile, TileKind, write_entry};
+
+/// The bytes of a tile of a ledger that has all of it.
+pub(crate) async fn tile(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    tile: &Tile,
+) -> Result<Vec<u8>, StoreError> {
+    let (level, nodes) = tile.nodes();
+    match tile.kind {
+        TileKind::Hashes { .. } => store::ledger::hashes(tx, tenant, level, nodes).await,
+        TileKind::Entries => {
+            let mut bundle = Vec::new();
+            for entry in store::ledger::entries(tx, tenant, nodes).await? {
+                write_entry(&mut bundle, &entry.bytes)
+                    .map_err(|_| store::contradiction("ledger_entries", "bytes", entry.index))?;
+            }
+            Ok(bundle)
+        }
+    }
+}
 
 /// The root of the tree over the first entries.
 pub(crate) async fn root(tx: &mut Tx, tenant: &TenantId, size: u64) -> Result<Hash, StoreError> {

@@ -47,7 +47,7 @@ pub use queue::QueueLimits;
 pub use rules::Rules;
 pub(crate) use rules::{DOCUMENT_BYTES, Standing, document_media};
 use sequencer::Sequencer;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::num::NonZeroUsize;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -80,6 +80,8 @@ pub struct Shared {
     rewound: RwLock<BTreeSet<TenantId>>,
     /// Whether witnesses are asked, so that what is published waits for them.
     witnessed: AtomicBool,
+    /// Sizes of the ledgers when this process started: no smaller checkpoint is published.
+    published: RwLock<HashMap<TenantId, u64>>,
 }
 
 impl Deref for Recorder {
@@ -127,6 +129,7 @@ impl Recorder {
             run_keys: Mutex::new(LruCache::new(OPEN_KEYS)),
             rewound: RwLock::default(),
             witnessed: AtomicBool::new(false),
+            published: RwLock::default(),
         }))
     }
 
@@ -169,6 +172,24 @@ impl Recorder {
     /// Whether witnesses are asked.
     pub(crate) fn is_witnessed(&self) -> bool {
         self.witnessed.load(Ordering::Relaxed)
+    }
+
+    /// Notes how large a ledger was when this process started.
+    pub(crate) fn set_published(&self, tenant: &TenantId, size: u64) {
+        let mut published = self
+            .published
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        published.entry(tenant.clone()).or_insert(size);
+    }
+
+    /// How large it was; nothing where it was made since.
+    pub(crate) fn published_at_start(&self, tenant: &TenantId) -> u64 {
+        let published = self
+            .published
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        published.get(tenant).copied().unwrap_or(0)
     }
 
     /// Done when nothing more is to be begun.

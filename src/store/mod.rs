@@ -5,7 +5,9 @@
 
 pub(crate) mod anchors;
 pub(crate) mod append;
+pub(crate) mod audit;
 pub mod check;
+pub(crate) mod condition;
 pub(crate) mod erasing;
 pub(crate) mod erasures;
 pub(crate) mod frames;

@@ -5,6 +5,7 @@ mod access;
 mod anchors;
 #[path = "../api/mod.rs"]
 mod api;
+mod auditing;
 mod backups;
 mod bad_input;
 mod bench;
@@ -18,6 +19,7 @@ mod contract;
 mod database;
 mod encoded;
 mod erasing;
+mod filters;
 mod follow;
 mod hang_up;
 #[path = "../harness/mod.rs"]
@@ -26,6 +28,7 @@ mod holds;
 mod idempotency;
 mod kept;
 mod keys;
+mod ledger;
 mod log;
 mod migration;
 mod pages;

@@ -237,6 +237,11 @@ impl Findings {
         self.list.iter()
     }
 
+    /// As they were made.
+    pub fn taken(self) -> Vec<Finding> {
+        self.list
+    }
+
     /// Gravest first, then in the order of the checks, then as they were made.
     pub fn sorted(mut self) -> (Vec<Finding>, u64) {
         self.list.sort_by_key(|one| (one.status.rank(), one.stage));
