@@ -179,13 +179,11 @@ impl Anchors {
     pub fn new(recorder: Recorder, config: &Config, data_dir: &Path) -> Result<Self, AnchorError> {
         let folder = config.published.clone();
         let published = Published::open(folder.unwrap_or_else(|| data_dir.join("published")))?;
-        let http = http_client()?;
-        let mut witnesses = Vec::new();
-        for one in config.witnesses.iter().flat_map(Policy::asked) {
-            witnesses.push(Asked::new(http.clone(), one)?);
-        }
+        let asked = config.witnesses.iter().flat_map(Policy::asked);
+        let witnesses = asked.map(|one| Asked::new(http_client()?, one));
+        let witnesses = witnesses.collect::<Result<Vec<_>, _>>()?;
         let authority = config.authority.as_deref();
-        let authority = authority.map(|url| Authority::new(http.clone(), url));
+        let authority = authority.map(|url| Authority::new(http_client()?, url));
         if !witnesses.is_empty() {
             recorder.set_witnessed();
         }

@@ -169,6 +169,29 @@ async fn what_witnesses_saw_verifies_under_a_quorum_and_without_one_does_not() {
     // The audit that every story is followed by.
     server.audit(&run, &[]).await;
 
+    // What is published is what they cosigned, also the ledger as a whole.
+    let (_, log) = own.split_once("/t/").unwrap();
+    let log = log.split('+').next().unwrap();
+    let published = server
+        .api
+        .anonymous()
+        .get(&format!("/t/{log}/checkpoint"))
+        .await
+        .is(200);
+    let note = Note::parse(&published.text()).unwrap();
+    assert_eq!(
+        note.signatures_of(&one.key).count() + note.signatures_of(&two.key).count(),
+        2
+    );
+    let archive = server.api.get("/v1/ledger/archive").await.is(200).bytes;
+    let report = verdict(&archive, &both);
+    assert_eq!(
+        report.verdict.code,
+        Code::Verified,
+        "{:#?}",
+        report.findings
+    );
+
     // A later checkpoint changes nothing of it, and the next seal has its own.
     let next = sealed(&server).await;
     server.app.anchors.round().await;

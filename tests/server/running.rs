@@ -71,6 +71,8 @@ impl Server {
         change: impl FnOnce(&mut App),
     ) -> Self {
         crate::log::capture();
+        // Whoever asks others has a client, as the program has.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let mut config = database.config(data_dir.path());
         config.key_database_url = keys.as_ref().map(|keys| keys.url.clone());
         config.anchors = anchors.clone();

@@ -230,15 +230,24 @@ async fn a_false_stamp_is_found() {
     );
     assert_eq!(verdict(b"nonsense", &pinned), Code::TimeStamp);
     assert_eq!(verdict(&[], &pinned), Code::TimeStamp);
-    // Every byte counts, up to the length of the last certificate, whose place in the reply nobody signs.
-    for at in (0..reply.len()).step_by(7) {
+    // No byte may be another of what is stamped, or of the signature, which is the end of the reply.
+    let signed = Signed::parse(Bundle::read(&bytes).member("seal.dsse.json")).unwrap();
+    let imprint = onrecord_core::digest::Hash::of(&[&signed.sig]).0;
+    let place = reply.windows(32).position(|at| at == imprint).unwrap();
+    let time = reply.windows(2).rposition(|at| at == [0x18, 0x0f]).unwrap();
+    for at in (place..place + 32)
+        .chain(time..time + 17)
+        .chain(reply.len() - 64..reply.len())
+    {
         let mut changed = reply.clone();
         changed[at] ^= 1;
-        let code = verdict(&changed, &pinned);
-        let is_noticed = matches!(code, Code::TimeStamp | Code::TimeAuthority);
-        // What is brought along and not needed is not signed: the pinned certificate itself, and the status text.
-        let unsigned = Code::ExportSignature == code || Code::Export == code;
-        assert!(is_noticed || unsigned, "byte {at}: {code}");
+        assert_eq!(verdict(&changed, &pinned), Code::TimeStamp, "byte {at}");
+    }
+    // And nothing makes more of it than it is.
+    for at in (0..reply.len()).step_by(7) {
+        let mut changed = reply.clone();
+        changed[at] ^= 0x20;
+        assert_ne!(verdict(&changed, &pinned), Code::Verified, "byte {at}");
     }
     let stripped = {
         let mut bundle = Bundle::read(&bytes);
