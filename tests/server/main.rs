@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod access;
+mod anchors;
 #[path = "../api/mod.rs"]
 mod api;
 mod auditing;
@@ -32,6 +33,7 @@ mod log;
 mod migration;
 mod pages;
 mod reading;
+mod rewinds;
 mod rotation;
 mod running;
 #[path = "../shared/mod.rs"]
@@ -40,5 +42,7 @@ mod signed_frames;
 mod signed_requests;
 mod signing_agent;
 mod signing_keys;
+mod stamps;
 mod story;
 mod stream;
+mod witness;

@@ -4,10 +4,13 @@
 //! is in `onrecord-core` and `tar`, cryptography in `signature`, policy in `trust`; the server
 //! and both command lines call [`verify`] and give the same [`Report`].
 
+mod authority;
+mod certificate;
 mod check;
 pub mod cli;
 mod code;
 mod copy;
+mod der;
 mod entries;
 mod frames;
 mod leaves;
@@ -29,6 +32,7 @@ mod signature;
 mod statement;
 mod submitted;
 mod tar;
+mod time_stamp;
 mod trust;
 mod turn;
 
@@ -40,6 +44,7 @@ pub use receipts::{BadReceipts, parse_receipts};
 pub use render::{escape, render};
 pub use report::{Facts, Finding, Line, LineState, PROVES, Payloads, Report, Verdict, What};
 pub use signature::{BadKey, PublicKey};
+pub use time_stamp::{BadStamp, STAMP_BYTES, TimeStamp};
 pub use trust::{TRUST_BYTES, Trust, TrustError, TrustFault};
 pub use turn::TURN_BYTES;
 

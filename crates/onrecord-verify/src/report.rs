@@ -141,6 +141,9 @@ pub struct Facts {
     /// The seal's time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sealed_at: Option<Timestamp>,
+    /// When a pinned authority stamped the seal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stamped_at: Option<Timestamp>,
     /// Key id of who sealed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<Hash>,
