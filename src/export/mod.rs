@@ -7,7 +7,9 @@
 //! before it can be written waits in files that nobody can name.
 
 mod ahead;
+mod frame;
 mod frames;
+mod path;
 mod payloads;
 mod reading;
 mod turn;

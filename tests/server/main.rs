@@ -28,6 +28,7 @@ mod keys;
 mod log;
 mod migration;
 mod pages;
+mod proofs;
 mod reading;
 mod rotation;
 mod running;
