@@ -32,6 +32,7 @@ mod ledger;
 mod log;
 mod migration;
 mod pages;
+mod proofs;
 mod reading;
 mod rewinds;
 mod rotation;
