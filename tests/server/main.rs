@@ -18,6 +18,7 @@ mod contract;
 mod database;
 mod encoded;
 mod erasing;
+mod fake_log;
 mod follow;
 mod hang_up;
 #[path = "../harness/mod.rs"]
@@ -28,6 +29,7 @@ mod kept;
 mod keys;
 mod log;
 mod migration;
+mod monitoring;
 mod pages;
 mod reading;
 mod rotation;
