@@ -13,6 +13,7 @@ pub mod import;
 pub mod ledger;
 pub mod monitor;
 pub mod postgres;
+mod query;
 pub mod record;
 pub mod redact;
 pub mod retention;

@@ -15,6 +15,7 @@ pub mod hold;
 pub mod import;
 mod key_place;
 pub mod keys;
+pub mod ledger;
 pub mod man;
 pub mod migrate;
 pub mod monitor;
@@ -103,6 +104,8 @@ enum Command {
     Erase(WithServer<erase::EraseArgs>),
     /// Set, release and list holds: what may not be erased
     Hold(WithServer<hold::HoldArgs>),
+    /// Show, list, export and prove the tenant's ledger
+    Ledger(WithServer<ledger::LedgerArgs>),
     /// Print the trust file for the server's keys
     Trust(WithServer<trust::TrustArgs>),
     /// Check a bundle, a turn proof or a ledger, offline
@@ -249,6 +252,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Hold(args) => {
             let (args, client) = args.client()?;
             hold::run(args, client).await?;
+        }
+        Command::Ledger(args) => {
+            let (args, client) = args.client()?;
+            ledger::run(args, client).await?;
         }
         Command::Trust(args) => {
             let (args, client) = args.client()?;

@@ -6,6 +6,7 @@
 pub(crate) mod append;
 pub(crate) mod audit;
 pub mod check;
+pub(crate) mod condition;
 pub(crate) mod erasing;
 pub(crate) mod erasures;
 pub(crate) mod frames;

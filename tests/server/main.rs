@@ -19,6 +19,7 @@ mod database;
 mod encoded;
 mod erasing;
 mod fake_log;
+mod filters;
 mod follow;
 mod hang_up;
 #[path = "../harness/mod.rs"]
@@ -27,6 +28,7 @@ mod holds;
 mod idempotency;
 mod kept;
 mod keys;
+mod ledger;
 mod log;
 mod migration;
 mod monitoring;
