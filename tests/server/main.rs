@@ -4,6 +4,7 @@
 mod access;
 #[path = "../api/mod.rs"]
 mod api;
+mod attacks;
 mod auditing;
 mod backups;
 mod bad_input;
@@ -32,6 +33,7 @@ mod ledger;
 mod log;
 mod migration;
 mod monitoring;
+mod operator;
 mod pages;
 mod reading;
 mod rotation;
