@@ -1,0 +1,1396 @@
+#!/usr/bin/env python3
+"""A second verifier of the evidence format, suite `onrecord-v1`.
+
+Written from `docs/spec/` and the vectors, and from none of the Rust code, so that where the two agree
+it is because the pages say so. It takes a run bundle, a turn proof or a whole ledger:
+
+    verify.py [--trust FILE] [--ledger FILE] [--receipts FILE] [--full] FILE
+
+and prints one line of JSON: `exit_code`, the `code` of the first failed check of the gravest status,
+`first_bad_seq` where a frame shows it, and all `faults`. It holds whole files in memory, finds no trust file
+by itself, and says nothing about meaning: it judges the other verifier and does not replace it.
+
+Names of checks, their order and their numbers are those of `docs/spec/verification.md`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import rfc8785
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+SUITE = "onrecord-v1"
+PREDICATES = "https://onrecord.dev/attestation/"
+FRAME, ENVELOPE, PROOF = 65_536, 65_535, 65_536  # the most bytes of each
+LEDGER_LINE, DISCLOSURE_LINE, MANIFEST_LINE, TURN_PROOF = 512 * 1024, 1024, 166, 256 * 1024 * 1024
+STATES = ("disclosed", "withheld", "erased", "missing", "not_kept")
+KINDS = (
+    "session turn turn_end tool_call tool_result model_call model_result gate_result observation decision side_effect"
+    " context retrieval memory file_version snapshot outcome session_end"
+).split()
+UNUSABLE = "tar input usage".split()
+INCOMPLETE = (
+    "member_missing no_trust unsealed signer_unknown ledger_missing witness_quorum time_anchor open_missing ledger_behind"
+    " payload_missing erasure_uncertified payload_withheld no_entries turn_open"
+).split()
+
+class Fault(Exception):
+    """A check that failed. `seq` is the frame that shows it; the status follows from the code."""
+    def __init__(self, code: str, seq: int | None = None, status: int | None = None) -> None:
+        super().__init__(code)
+        self.code, self.seq = code, seq
+        self.status = status or (3 if code in UNUSABLE else 2 if code in INCOMPLETE else 1)
+
+def check(holds: Any, code: str, seq: int | None = None) -> None:
+    if not holds:
+        raise Fault(code, seq)
+
+@dataclass
+class Report:
+    """What was found, in the order of the checks."""
+    faults: list[Fault] = field(default_factory=list)
+
+    def fail(self, code: str, seq: int | None = None) -> None:
+        self.faults.append(Fault(code, seq))
+
+    def attempt(self, step: Callable[..., Any], *arguments: Any) -> Any:
+        """What the step returns, or None and its fault in the report."""
+        try:
+            return step(*arguments)
+        except Fault as fault:
+            self.faults.append(fault)
+            return None
+
+    def verdict(self) -> dict[str, Any]:
+        for status in (3, 1, 2):
+            for fault in self.faults:
+                if fault.status == status:
+                    found = {"exit_code": status, "code": fault.code}
+                    return found if fault.seq is None else {**found, "first_bad_seq": fault.seq}
+        return {"exit_code": 0, "code": "verified"}
+
+@dataclass(frozen=True)
+class Options:
+    ledger: bytes | None = None
+    receipts: bytes | None = None
+    full: bool = False
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="A second verifier of onrecord evidence.")
+    for option in ("--trust", "--ledger", "--receipts"):
+        parser.add_argument(option, type=Path, metavar="FILE")
+    parser.add_argument("--full", action="store_true", help="a withheld payload is incomplete")
+    parser.add_argument("file", type=Path)
+    given = parser.parse_args()
+    report = verify_files(given.file, given.trust, given.ledger, given.receipts, given.full)
+    faults = [{"code": f.code, "status": f.status, "seq": f.seq} for f in report.faults]
+    print(json.dumps({**report.verdict(), "faults": faults}))
+    return report.verdict()["exit_code"]
+
+def verify_files(file: Path, trust: Path | None, ledger: Path | None, receipts: Path | None, full: bool) -> Report:
+    report = Report()
+    try:
+        pinned = Trust.parse(trust.read_bytes()) if trust else Trust(given=False)
+        options = Options(ledger and ledger.read_bytes(), receipts and receipts.read_bytes(), full)
+        data = file.read_bytes()
+    except (OSError, Fault):
+        report.fail("usage")
+    else:
+        verify(data, pinned, options, report)
+    return report
+
+def verify(data: bytes, trust: Trust, options: Options, report: Report) -> None:
+    """Tells by content what it is, and checks it."""
+    if not data:
+        report.fail("input")
+    elif data[:1] == b"{":
+        report.attempt(verify_turn, data, trust, options, report)
+    elif data[:11] == b"checkpoint\0":
+        report.attempt(verify_ledger, data, trust, report)
+    else:
+        report.attempt(verify_bundle, data, trust, options, report)
+
+# ---- Run bundle -------------------------------------------------------------------------------------------------
+
+def verify_bundle(data: bytes, trust: Trust, options: Options, report: Report) -> None:
+    """The ten checks, in their order. What is unusable is looked for before all else, since it is gravest."""
+    members = read_bundle(data)
+    receipts = read_receipts(options.receipts) if options.receipts is not None else []
+    own = Report()  # of check 7, read here because of what is unusable
+    copy = Copy.open(options.ledger, trust, own) if options.ledger is not None else None
+    # 1. Container. What a seal lacks has words of its own.
+    for name in ("frames.ndjson", "ledger.ndjson", "disclosures.ndjson", "MANIFEST.sha256", "export.dsse.json"):
+        if name not in members:
+            report.fail("member_missing")
+    if not trust.given:
+        report.fail("no_trust")
+    # 2. Seal, 3. its proof. A line of ledger.ndjson may end the seal's key.
+    lines = list(read_ledger_lines(members.get("ledger.ndjson", b""), trust))
+    seal, proof = None, None
+    if "seal.dsse.json" in members:
+        seal, known = check_seal(members["seal.dsse.json"], trust, report)
+        if seal and known:
+            proof = check_seal_proof(seal, members.get("seal.tlog-proof"), sound(lines), trust, report)
+    else:
+        report.fail("unsealed")
+    # 4. Frames, 5. the seal against them. After a fault there nothing else is held against them.
+    run = Chain()
+    if "frames.ndjson" in members:
+        report.attempt(run.read, members["frames.ndjson"], "seal.dsse.json" in members)
+    if any(fault.status == 1 for fault in report.faults) or not run.frames:
+        report.faults += own.faults
+        return
+    if seal:
+        report.attempt(check_seal_frames, seal, run)
+    # 6. ledger.ndjson, 7. one's own copy.
+    history = History(seal, proof, run)
+    history.check(lines, trust, report)
+    report.faults += own.faults
+    if copy:
+        report.attempt(check_copy, copy, history)
+    # 8. Receipts and agents, 9. payloads, 10. manifest and export.
+    for receipt in receipts:
+        seq, hashes = receipt["seq"], run.hashes
+        if receipt["run"] == run.run and (seq >= len(hashes) or hashes[seq].hex() != receipt["hash"]):
+            report.fail("receipt", seq)
+    report.attempt(check_submitted, run.frames, trust, run.frames[0].hash)
+    states = check_payloads(members, history, options.full, report)
+    check_manifest(members, run, states, trust, report)
+
+GROUPS = [
+    r"seal\.dsse\.json", r"seal\.tlog-proof", r"seal\.tsr", r"keys/[0-9a-f]{64}\.pem", r"keys/[0-9a-f]{8}\.vkey",
+    r"frames\.ndjson", r"ledger\.ndjson", r"disclosures\.ndjson", r"payloads/[0-9a-f]{64}", r"MANIFEST\.sha256",
+    r"export\.dsse\.json",
+]
+
+def read_bundle(data: bytes) -> dict[str, bytes]:
+    """All members, each once, in the one order that there is."""
+    members: dict[str, bytes] = {}
+    last: tuple[int, str] = (-1, "")
+    for name, body in tar_members(data):
+        place = (next((i for i, group in enumerate(GROUPS) if re.fullmatch(group, name)), -1), name)
+        check(place > last, "tar")
+        last, members[name] = place, body
+    return members
+
+def tar_members(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """Name and content of each member of a ustar archive of the one allowed form."""
+    at = 0
+    while (header := data[at : at + 512]) != bytes(512):
+        name, digits = header[:100].rstrip(b"\0"), header[124:135]
+        check(re.fullmatch(rb"[\x21-\x7e]{1,100}", name) and re.fullmatch(rb"[0-7]{11}", digits), "tar")
+        begin, end = at + 512, at + 512 + int(digits, 8)
+        at = end + -end % 512
+        check(header == tar_header(name, end - begin) and at <= len(data) and not any(data[end:at]), "tar")
+        yield name.decode(), data[begin:end]
+    check(data[at:] == bytes(1024), "tar")
+
+def tar_header(name: bytes, size: int) -> bytes:
+    def block(checksum: bytes) -> bytes:
+        start = name.ljust(100, b"\0") + b"0000644\0" + b"0000000\0" * 2 + b"%011o\0" % size + b"0" * 11 + b"\0"
+        return (start + checksum + b"0").ljust(257, b"\0") + b"ustar\x0000".ljust(255, b"\0")
+    return block(b"%06o\0 " % sum(block(b" " * 8)))
+
+def lines_of(data: bytes, code: str) -> Iterator[bytes]:
+    """Lines without their line feeds; `code` where the last one has none."""
+    *lines, rest = data.split(b"\n")
+    yield from lines
+    check(not rest, code)
+
+# ---- Statements and the seal ------------------------------------------------------------------------------------
+
+@dataclass(frozen=True)
+class Statement:
+    """An envelope that is well-formed, and what it says; whether it is signed is another question."""
+    raw: bytes
+    name: str  # NAME of the predicate
+    predicate: dict[str, Any]
+    subject: tuple[str, str]  # name, SHA-256
+    keyid: str
+    sig: bytes
+    signed: bytes  # the bytes under the signature
+
+    @property
+    def leaf(self) -> bytes:
+        return leaf_hash(self.raw)
+
+    @property
+    def time(self) -> Any:
+        return self.predicate.get("sealed_at" if self.name == "run-seal" else "at")
+
+    @staticmethod
+    def parse(raw: bytes) -> Statement:
+        """The envelope and the statement's own form; members of the predicate come after the signature."""
+        try:
+            envelope = canonical(raw, ENVELOPE, "statement", payload=is_base64, payloadType=is_str, signatures=is_list)
+            (signature,) = envelope["signatures"]
+            payload = base64.b64decode(envelope["payload"])
+            statement = canonical(
+                payload, ENVELOPE, "statement", _type=is_str, predicateType=is_str, predicate=is_dict, subject=is_list
+            )
+            (subject,), predicate = statement["subject"], statement["predicate"]
+            kind = re.fullmatch(re.escape(PREDICATES) + "([^/]+)/v1", statement["predicateType"])
+            need(kind and envelope["payloadType"] == "application/vnd.in-toto+json")
+            need(statement["_type"] == "https://in-toto.io/Statement/v1")
+            need(shape(signature, keyid=is_hex, sig=base64_of(64)) and shape(subject, name=is_str, digest=is_dict))
+            need(shape(subject["digest"], sha256=is_hex) and shape(predicate, signer=is_dict, more=True))
+            need(predicate["signer"].get("keyid") == signature["keyid"])
+        except ValueError:
+            raise Fault("statement") from None
+        sig, digest = base64.b64decode(signature["sig"]), subject["digest"]["sha256"]
+        signed = b"DSSEv1 28 application/vnd.in-toto+json %d " % len(payload) + payload
+        return Statement(raw, kind[1], predicate, (subject["name"], digest), signature["keyid"], sig, signed)
+
+    def check_signer(self, trust: Trust, origin: str | None, code: str) -> None:
+        """Somebody pinned has to answer for it, in this tenant and ledger: `signer_unknown`, or `code`."""
+        if not trust.given:
+            return
+        check(self.keyid in trust.seal_keys, "signer_unknown")
+        line, ledger = trust.seal_keys[self.keyid], self.predicate.get("ledger")
+        if self.name == "run-seal":
+            origin = ledger.get("origin") if isinstance(ledger, dict) else None
+        check((line.tenant, line.origin) == (self.predicate.get("tenant"), origin), code)
+        check(ed25519_verify(line.key, self.sig, self.signed), code)
+
+    def check_members(self) -> None:
+        """`suite`, then the members that a predicate of this name has to have, and its subject."""
+        said = self.predicate
+        check(said.get("suite") == SUITE, "suite")
+        check(shape(said, tenant=is_tenant, more=True), "statement")
+        if self.name in PREDICATE_RULES:
+            rules, subject = PREDICATE_RULES[self.name]
+            check(shape(said, more=True, **rules) and subject(said, *self.subject), "statement")
+
+def of_run(said: dict[str, Any], name: str, digest: str) -> bool:
+    return (name, digest) == (said["run"], genesis(said["tenant"], said["run"]).hex())
+
+def of_key(said: dict[str, Any], name: str, digest: str) -> bool:
+    return name == digest == said["keyid"] == sha256(base64.b64decode(said["spki"])).hex()
+
+def of_hold(said: dict[str, Any], name: str, digest: str) -> bool:
+    tenant = said["tenant"]
+    return of_run(said, name, digest) if "run" in said else (name, digest) == (tenant, sha256(tenant.encode()).hex())
+
+def revokes(statement: Statement, keyid: str) -> bool:
+    said = statement.predicate
+    return statement.name == "key" and said["action"] == "revoked" and said["keyid"] == keyid
+
+def check_seal(raw: bytes, trust: Trust, report: Report) -> tuple[Statement | None, bool]:
+    """Check 2: the seal, or None where it is not one; and whether it is not by a stranger."""
+    seal = report.attempt(Statement.parse, raw)
+    if seal is None or seal.name != "run-seal":
+        if seal:
+            report.fail("statement")
+        return None, False
+    before = len(report.faults)
+    report.attempt(seal.check_signer, trust, None, "seal_signature")
+    known, before = len(report.faults) == before, len(report.faults)
+    report.attempt(seal.check_members)
+    return (seal if len(report.faults) == before else None), known
+
+def check_seal_proof(
+    seal: Statement, raw: bytes | None, lines: list[Line], trust: Trust, report: Report
+) -> Proof | None:
+    """Check 3."""
+    if raw is None:
+        if trust.logs:
+            report.fail("ledger_missing")
+        return None
+    proof = report.attempt(Proof.parse, raw)
+    if proof is None:
+        return None
+    ended = any(revokes(line.statement, seal.keyid) and line.proof.index < proof.index for line in lines)
+    report.faults += proof.faults(seal, seal.predicate["ledger"]["origin"], ended, trust)
+    if trust.logs and trust.anchor is not None:
+        sealed, reach = seconds(seal.time), timedelta(seconds=trust.anchor)
+        within = (sealed - timedelta(seconds=300), sealed + reach)
+        times = proof.note.cosigned(trust)
+        if not trust.satisfied({name for name, time in times if within[0] <= unix(time) <= within[1]}):
+            report.fail("time_anchor")
+    return proof
+
+def check_seal_frames(seal: Statement, run: Chain) -> None:
+    """Check 5."""
+    said, first, last = seal.predicate, run.frames[0].value, run.frames[-1].value
+    ours = (said["tenant"], said["run"], said["ledger"]["origin"])
+    check(ours == (run.tenant, run.run, run.origin), "seal_scope")
+    check(said["size"] == len(run.frames), "seal_size")
+    check(said["head"] == run.hashes[-1].hex(), "seal_head")
+    check(said["root"] == merkle_root(run.hashes).hex(), "seal_root")
+    check(seal.subject[1] == sha256(run.file).hex(), "seal_subject")
+    kinds = [frame.value["kind"] for frame in run.frames]
+    outcomes = [frame.value["body"]["status"] for frame in run.frames if frame.value["kind"] == "outcome"]
+    summary = {
+        "run_no": first["body"]["run_no"],
+        "opened_at": first["at"],
+        "kinds": {kind: kinds.count(kind) for kind in set(kinds)},
+        "outcome": outcomes[-1] if outcomes else "unknown",
+    }
+    check(all(said[name] == value for name, value in summary.items()), "seal_summary")
+    check(said["payloads"]["count"] == len(run.payloads) and said["sealed_at"] >= last["at"], "seal_summary")
+    check((said["completeness"] == "interrupted") == (last["kind"] != "session_end"), "seal_summary")
+
+# ---- Frames -----------------------------------------------------------------------------------------------------
+
+@dataclass(frozen=True)
+class Frame:
+    value: dict[str, Any]
+    hash: bytes
+
+    @property
+    def seq(self) -> int:
+        return self.value["seq"]
+
+@dataclass
+class Chain:
+    """Frames as far as they hold, and what may follow them. `alone` are those of one turn, without the others."""
+    alone: bool = False
+    file: bytes = b""
+    frames: list[Frame] = field(default_factory=list)
+    payloads: dict[str, tuple[int, dict[str, Any]]] = field(default_factory=dict)  # by commitment: seq, payload
+    keys: set[str] = field(default_factory=set)
+    open_turn: int | None = None
+    turns: int = 0
+    in_turn: list[bytes] = field(default_factory=list)
+    ended: bool = False
+
+    tenant = property(lambda self: self.frames[0].value["tenant"])
+    run = property(lambda self: self.frames[0].value["run"])
+    origin = property(lambda self: self.frames[0].value["body"]["ledger"])
+    hashes = property(lambda self: [frame.hash for frame in self.frames])
+
+    def read(self, data: bytes, sealed: bool) -> None:
+        """Check 4."""
+        self.file = data
+        if not data:
+            raise Fault("no_frames", None, 1 if sealed else 2)
+        for line in lines_of(data, "frames_torn"):
+            self.place(line)
+
+    def place(self, line: bytes) -> None:
+        """Reads the next frame and checks that it may stand here."""
+        value, seq = self.read_one(line)
+        before = self.frames[-1] if self.frames else None
+        first = before.value if before else value
+        check((value["tenant"], value["run"]) == (first["tenant"], first["run"]), "frame_scope", seq)
+        if self.alone:
+            check(value.get("turn") == first.get("turn"), "frame_scope", seq)
+            check(before is None or value["seq"] > before.seq, "frame_seq", seq)
+        else:
+            check(value["seq"] == len(self.frames), "frame_seq", seq)
+        if before is None and not self.alone:
+            check(value["prev"] == genesis(value["tenant"], value["run"]).hex(), "frame_prev", 0)
+        elif before and value["seq"] == before.seq + 1:
+            check(value["prev"] == before.hash.hex(), "frame_prev", before.seq)
+        check(before is None or value["at"] >= before.value["at"], "frame_time", seq)
+        check(self.fits(value) and self.turn_fits(value["kind"], value.get("turn")), "frame_structure", seq)
+        frame = Frame(value, leaf_hash(line))
+        if value["kind"] == "turn_end":
+            body = {"count": len(self.in_turn), "root": merkle_root(self.in_turn).hex()}
+            check(rfc8785.dumps(value["body"]) == rfc8785.dumps(body), "turn_root", seq)
+            self.open_turn = None
+        elif "turn" in value:
+            self.in_turn.append(frame.hash)
+        self.keys.add(value["key"])
+        self.payloads.update((payload["commit"], (frame.seq, payload)) for payload in value.get("payloads", []))
+        self.ended = value["kind"] == ("turn_end" if self.alone else "session_end")
+        self.frames.append(frame)
+
+    def read_one(self, line: bytes) -> tuple[dict[str, Any], int | None]:
+        """The rules that one frame alone can break, and the number by which its faults are told."""
+        seq = None if self.alone else len(self.frames)
+        try:
+            value = parse_json(line, FRAME)
+        except NotJson:
+            raise Fault("frame_json", seq) from None
+        if self.alone and is_natural(value.get("seq")):
+            seq = value["seq"]
+        check(rfc8785.dumps(value) == line, "frame_canonical", seq)
+        body = value.get("body")
+        session = value.get("kind") == "session" and isinstance(body, dict)
+        check(value.get("onrecord") == "frame/1" and not (session and body.get("suite") != SUITE), "suite", seq)
+        check(is_frame(value), "frame_shape", seq)
+        return value, seq
+
+    def fits(self, value: dict[str, Any]) -> bool:
+        """`frame_structure`: what needs the neighbours, turns aside."""
+        submitted, payloads, seq = value.get("submitted"), value.get("payloads", []), value["seq"]
+        names, commits = {p["name"] for p in payloads}, {p["commit"] for p in payloads}
+        return (
+            not self.ended
+            and (value["kind"] == "session") == (seq == 0)
+            and (submitted["keyid"] if submitted else None) == value["actor"].get("keyid")
+            and not (submitted and seq == 0)
+            and len(names) == len(commits) == len(payloads)
+            and value["key"] not in self.keys
+            and not any(commit in self.payloads for commit in commits)
+            and all(link.get("seq", -1) < seq for link in value.get("links", []))
+        )
+
+    def turn_fits(self, kind: str, turn: int | None) -> bool:
+        if kind in ("session", "session_end"):
+            return turn is None and self.open_turn is None
+        if kind != "turn":
+            return turn == self.open_turn if turn is not None else kind != "turn_end"
+        if turn is None or self.open_turn is not None or not (self.alone or turn == self.turns + 1):
+            return False
+        self.open_turn, self.turns, self.in_turn = turn, turn, []
+        return True
+
+    def agrees(self, statement: Statement) -> bool:
+        """Whether a statement's STATE is that of these frames; its digest is compared where that can be done."""
+        said = statement.predicate
+        size, hashes = said["size"], self.hashes[: said["size"]]
+        if size > len(hashes) or (said["head"], said["root"]) != (hashes[-1].hex(), merkle_root(hashes).hex()):
+            return False
+        text = {1: self.file.partition(b"\n")[0] + b"\n", len(self.frames): self.file}.get(size)
+        return statement.subject[0] != "frames.ndjson" or text is None or statement.subject[1] == sha256(text).hex()
+
+def check_submitted(frames: list[Frame], trust: Trust, opening: bytes | None) -> None:
+    """Check 8: agents' signatures. Without `opening`, the hash of frame 0, counting begins anywhere and has gaps."""
+    pinned = {actor for actor, _ in trust.agent_keys.values()}
+    last: dict[str, int] = {}
+    for frame in frames:
+        value, submitted, actor = frame.value, frame.value.get("submitted"), frame.value["actor"]["id"]
+        signs = value["actor"]["type"] == "agent" and actor in pinned
+        if submitted is None:
+            check(not signs or value["kind"] == "session", "submitted", frame.seq)
+            continue
+        keyid, n = submitted["keyid"], submitted["n"]
+        before, last[keyid] = last.get(keyid, 0), n
+        check(n == before + 1 if opening else n > before, "submitted", frame.seq)
+        owner, key = trust.agent_keys.get(keyid, (None, b""))
+        check(owner == (actor if signs else None), "submitted", frame.seq)
+        if owner is None or (n == 1 and opening is None):
+            continue
+        said = {name: member for name, member in value.items() if name not in ("seq", "prev", "at")}
+        said["submitted"] = {"keyid": keyid, "n": n}
+        start = b"onrecord/submitted/1\n" + (opening.hex().encode() + b"\n" if opening and n == 1 else b"")
+        signature = base64.b64decode(submitted["sig"])
+        check(ed25519_verify(key, signature, start + rfc8785.dumps(said)), "submitted", frame.seq)
+
+def read_receipts(data: bytes) -> list[dict[str, Any]]:
+    rules = {"run": is_ulid, "seq": is_natural, "hash": is_hex, "at": is_time}
+    return [canonical(line, FRAME, "usage", **rules) for line in lines_of(data, "usage")]
+
+# ---- Ledger: notes, proofs, entries -----------------------------------------------------------------------------
+
+@dataclass(frozen=True)
+class Note:
+    """A checkpoint: the text that is signed, what it says, and its signature lines."""
+    text: bytes
+    origin: str
+    size: int
+    root: bytes
+    signatures: list[tuple[str, bytes]]  # name; key id and signature
+
+    @staticmethod
+    def parse(raw: bytes) -> Note:
+        try:
+            note = raw.decode()
+            need(len(raw) <= PROOF and note.endswith("\n") and not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", note))
+            text, _, rest = note.partition("\n\n")
+            origin, size, root = text.split("\n")
+            need(is_origin(origin) and base64_of(32)(root) and is_decimal(size))
+            signatures = []
+            for line in rest.split("\n")[:-1]:
+                dash, name, signature = line.split(" ")
+                need(dash == "—" and name and "+" not in name and is_base64(signature))
+                signatures.append((name, base64.b64decode(signature)))
+            need(1 <= len(signatures) <= 100 and all(len(signature) > 4 for _, signature in signatures))
+        except ValueError:
+            raise Fault("checkpoint") from None
+        return Note((text + "\n").encode(), origin, int(size), base64.b64decode(root), signatures)
+
+    def faults(self, trust: Trust) -> Iterator[Fault]:
+        """Signatures of the log and of witnesses. Without `log` lines nobody is asked."""
+        if trust.logs and self.origin not in trust.logs:
+            yield Fault("signer_unknown")
+        elif trust.logs:
+            own = list(self.by(trust.logs[self.origin]))
+            if not own or not all(ed25519_verify(trust.logs[self.origin].key, sig, self.text) for sig in own):
+                yield Fault("checkpoint_signature")
+        for witness in trust.witnesses.values() if trust.logs else ():
+            if not all(self.cosigns(witness, sig) for sig in self.by(witness)):
+                yield Fault("cosignature")
+
+    def by(self, key: VerifierKey) -> Iterator[bytes]:
+        return (signature[4:] for name, signature in self.signatures if (name, signature[:4]) == (key.name, key.id))
+
+    def cosigns(self, witness: VerifierKey, signature: bytes) -> bool:
+        message = b"cosignature/v1\ntime %d\n" % int.from_bytes(signature[:8], "big") + self.text
+        return ed25519_verify(witness.key, signature[8:], message)
+
+    def cosigned(self, trust: Trust) -> list[tuple[str, int]]:
+        """The witnesses' names in the trust file and their times in seconds."""
+        return [
+            (name, int.from_bytes(signature[:8], "big"))
+            for name, witness in trust.witnesses.items()
+            for signature in self.by(witness)
+            if self.cosigns(witness, signature)
+        ]
+
+    def quorum_fault(self, trust: Trust) -> Iterator[Fault]:
+        if trust.logs and not trust.satisfied({name for name, _ in self.cosigned(trust)}):
+            yield Fault("witness_quorum")
+
+@dataclass(frozen=True)
+class Proof:
+    """A `.tlog-proof`."""
+    index: int
+    path: list[bytes]
+    note: Note
+
+    @staticmethod
+    def parse(raw: bytes) -> Proof:
+        try:
+            head, blank, checkpoint = raw.partition(b"\n\n")
+            magic, *lines = head.decode().split("\n")
+            lines = lines[1:] if lines and lines[0].startswith("extra ") else lines
+            need(lines and len(raw) <= PROOF and blank and magic == "c2sp.org/tlog-proof@v1")
+            word, number = lines[0].split(" ")
+            need(word == "index" and is_decimal(number) and len(lines) <= 65 and all(map(base64_of(32), lines[1:])))
+        except ValueError:
+            raise Fault("proof") from None
+        return Proof(int(number), [base64.b64decode(line) for line in lines[1:]], Note.parse(checkpoint))
+
+    def faults(self, entry: Statement, origin: str | None, ended: bool, trust: Trust) -> Iterator[Fault]:
+        """What is wrong with an entry's place in the ledger, in the order of check 3."""
+        yield from self.note.faults(trust)
+        if inclusion_root(entry.leaf, self.index, self.note.size, self.path) != self.note.root:
+            yield Fault("ledger_inclusion")
+        if origin is not None and self.note.origin != origin:
+            yield Fault("checkpoint_origin")
+        if entry.name == "run-seal" and entry.predicate["ledger"]["open_index"] >= self.index:
+            yield Fault("ledger_order")
+        if ended or trust.ended(entry.keyid, self.index):
+            yield Fault("key_revoked")
+        yield from self.note.quorum_fault(trust)
+
+@dataclass
+class Line:
+    """A line of `ledger.ndjson`, and what is wrong with it by itself: at most too few witnesses, or it is not sound."""
+    statement: Statement
+    proof: Proof
+    faults: list[Fault]
+
+def read_ledger_lines(data: bytes, trust: Trust) -> Iterator[Line | Fault]:
+    """Lines up to the first that is not sound, which stands as its fault."""
+    try:
+        for text in lines_of(data, "malformed"):
+            line = read_ledger_line(text, trust)
+            hard = [fault for fault in line.faults if fault.code != "witness_quorum"]
+            check(not hard, hard[0].code if hard else "")
+            yield line
+    except Fault as fault:
+        yield fault
+
+def read_ledger_line(text: bytes, trust: Trust) -> Line:
+    value = canonical(text, LEDGER_LINE, "malformed", entry=is_str, proof=is_str)
+    statement, report = Statement.parse(value["entry"].encode()), Report()
+    proof = report.attempt(Proof.parse, value["proof"].encode())
+    if proof:
+        statement.check_signer(trust, proof.note.origin, "ledger_statement")
+    statement.check_members()
+    if proof is None:
+        raise report.faults[0]
+    return Line(statement, proof, list(proof.faults(statement, None, False, trust)))
+
+def sound(lines: list[Line | Fault]) -> list[Line]:
+    return [line for line in lines if isinstance(line, Line)]
+
+@dataclass
+class History:
+    """What the ledger says about one run, by index, held against its seal and frames."""
+    seal: Statement | None
+    proof: Proof | None
+    run: Chain
+    lines: list[Line] = field(default_factory=list)
+    opening: Line | None = None
+    roots: dict[int, bytes] = field(default_factory=dict)
+    last: tuple[int, str] = (-1, "")  # index and time
+    passed_seal: bool = False
+
+    def check(self, lines: list[Line | Fault], trust: Trust, report: Report) -> None:
+        """Check 6."""
+        if self.proof:
+            self.roots[self.proof.note.size] = self.proof.note.root
+        try:
+            for line in lines:
+                if isinstance(line, Fault):
+                    raise line
+                report.faults += line.faults
+                self.add(line)
+            self.pass_seal(sys.maxsize)
+            if self.opening and self.seal:
+                check(self.opening.proof.index == self.seal.predicate["ledger"]["open_index"], "run_open")
+        except Fault as fault:
+            report.faults.append(fault)
+            return
+        holds = Holds()
+        if any([holds.broken_by(line.statement) for line in self.lines]):
+            report.fail("erasure_held")
+        if self.opening is None and (trust.logs or not trust.given):
+            report.fail("open_missing")
+
+    def add(self, line: Line) -> None:
+        statement, proof, said = line.statement, line.proof, line.statement.predicate
+        check((said["tenant"], said.get("run", self.run.run)) == (self.run.tenant, self.run.run), "malformed")
+        check(proof.note.origin == self.run.origin, "checkpoint_origin")
+        check(not self.proof or proof.index != self.proof.index, "split_view")
+        check(self.roots.setdefault(proof.note.size, proof.note.root) == proof.note.root, "split_view")
+        self.pass_seal(proof.index)
+        self.step(proof.index, statement.time)
+        check(statement.name != "run-seal", "second_seal")
+        if statement.name == "run-open":
+            check(not self.opening, "second_open")
+            check(said["run_no"] == self.run.frames[0].value["body"]["run_no"], "run_open")
+            check(self.run.agrees(statement), "run_open")
+            self.opening = line
+        if statement.name == "run-head":
+            check(self.opening and not self.passed_seal, "ledger_order")
+            check(self.run.agrees(statement), "run_head")
+        self.lines.append(line)
+
+    def pass_seal(self, index: int) -> None:
+        """The seal is not among the lines, and has its place in their order."""
+        if self.seal and self.proof and not self.passed_seal and index > self.proof.index:
+            self.passed_seal = True
+            self.step(self.proof.index, self.seal.time)
+
+    def step(self, index: int, time: Any) -> None:
+        time = time if is_time(time) else self.last[1]
+        check(index > self.last[0] and time >= self.last[1], "ledger_order")
+        self.last = (index, time)
+
+    def certified(self, index: int, commit: str, seq: int, tier: int) -> bool:
+        """Whether the entry of this index is a certificate of erasure that covers the payload."""
+        for line in self.lines:
+            if line.proof.index == index and line.statement.name == "erasure":
+                said = line.statement.predicate
+                return seq < said["size"] and (said["tier"] == tier if "tier" in said else commit in said["commits"])
+        return False
+
+@dataclass
+class Holds:
+    """Holds in force: matter, and the run, or None for the whole tenant."""
+    active: set[tuple[str, str | None]] = field(default_factory=set)
+
+    def broken_by(self, statement: Statement) -> bool:
+        """Follows holds, and says whether this statement is an erasure while one of its run is in force."""
+        said = statement.predicate
+        if statement.name == "hold":
+            change = self.active.add if said["action"] == "set" else self.active.discard
+            change((said["matter"], said.get("run")))
+        return statement.name == "erasure" and any(run in (None, said["run"]) for _, run in self.active)
+
+# ---- Whole ledger, and one's own copy of it ---------------------------------------------------------------------
+
+def verify_ledger(data: bytes, trust: Trust, report: Report) -> None:
+    if not trust.given:
+        report.fail("no_trust")
+    copy = Copy.read(data, trust, report)
+    if copy:
+        ledger = Entries(copy.note.origin, trust)
+        for index, raw in enumerate(copy.entries):
+            report.attempt(ledger.add, index, raw)
+        report.faults += copy.note.quorum_fault(trust)
+
+@dataclass
+class Copy:
+    """A whole ledger: its checkpoint and its entries as they are, and those that somebody pinned answers for."""
+    note: Note
+    entries: list[bytes]
+    statements: list[tuple[int, Statement]] = field(default_factory=list)
+
+    @staticmethod
+    def read(data: bytes, trust: Trust, report: Report) -> Copy | None:
+        """Checkpoint, root and tiles. Nothing is read by a size that nobody signed."""
+        members = tar_members(data)
+        name, body = next(members, ("", b""))
+        check(name == "checkpoint", "tar")
+        note = report.attempt(Note.parse, body)
+        if note is None:
+            return None
+        faults = list(note.faults(trust)) + ([] if trust.logs or not trust.given else [Fault("signer_unknown")])
+        report.faults += faults
+        if any(fault.code == "checkpoint_signature" for fault in faults):
+            return None
+        if note.size == 0:
+            report.fail("no_entries")
+        plan = list(tiles(note.size))
+        names = [f"tile/{level}/{name}" for level, name, _ in plan]
+        names += [f"tile/entries/{name}" for level, name, _ in plan if level == 0]
+        found = dict(members)
+        check(list(found) == names, "tar")
+        entries = [entry for name in names if name.startswith("tile/e") for entry in split_entries(found[name])]
+        hashes = [leaf_hash(entry) for entry in entries]
+        if len(entries) != note.size or merkle_root(hashes) != note.root:
+            report.fail("ledger_root")
+        for level in range(8):
+            if b"".join(found[f"tile/{level}/{name}"] for of, name, _ in plan if of == level) != b"".join(hashes):
+                report.fail("ledger_tile")
+            hashes = [merkle_root(hashes[i : i + 256]) for i in range(0, len(hashes) - 255, 256)]
+        return Copy(note, entries)
+
+    @staticmethod
+    def open(data: bytes, trust: Trust, report: Report) -> Copy | None:
+        """One's own copy has to hang together itself. Its faults about other runs are not held against this one."""
+        copy = Copy.read(data, trust, report)
+        if copy:
+            report.faults += copy.note.quorum_fault(trust)
+            answered = ((i, Report().attempt(read_entry, e, copy.note.origin, trust)) for i, e in enumerate(copy.entries))
+            copy.statements = [(index, statement) for index, statement in answered if statement]
+        return copy
+
+def tiles(size: int) -> Iterator[tuple[int, str, int]]:
+    """Level, name and width of each hash tile of a tree of this size."""
+    for level in range(8):
+        nodes = size >> 8 * level
+        for index in range((nodes + 255) // 256):
+            width = min(256, nodes - 256 * index)
+            groups = [f"x{index // 1000**place % 1000:03}" for place in range(6, 0, -1) if index >= 1000**place]
+            yield level, "/".join([*groups, f"{index % 1000:03}"]) + (f".p/{width}" if width < 256 else ""), width
+
+def split_entries(tile: bytes) -> Iterator[bytes]:
+    """The entries of a tile, each with its length before it. A tile that is cut short has other entries."""
+    while tile:
+        end = 2 + int.from_bytes(tile[:2], "big")
+        yield tile[2:end]
+        tile = tile[end:]
+
+def read_entry(raw: bytes, origin: str, trust: Trust) -> Statement:
+    statement = Statement.parse(raw)
+    statement.check_signer(trust, origin, "ledger_statement")
+    statement.check_members()
+    return statement
+
+@dataclass
+class Opened:
+    """What a ledger said of a run so far."""
+    index: int
+    number: int
+    size: int = 1
+    sealed: bool = False
+
+@dataclass
+class Entries:
+    """The rules over all entries, in the order of the index."""
+    origin: str
+    trust: Trust
+    time: str = ""
+    revoked: set[str] = field(default_factory=set)
+    runs: dict[str, Opened] = field(default_factory=dict)
+    numbers: int = 0
+    holds: Holds = field(default_factory=Holds)
+    last_seal: dict[str, str] | None = None
+
+    def add(self, index: int, raw: bytes) -> None:
+        statement = read_entry(raw, self.origin, self.trust)
+        said, name = statement.predicate, statement.name
+        before, self.time = self.time, max(self.time, statement.time if is_time(statement.time) else "")
+        check(not is_time(statement.time) or statement.time >= before, "ledger_time")
+        check(statement.keyid not in self.revoked and not self.trust.ended(statement.keyid, index), "key_revoked")
+        if name == "key" and said["action"] == "revoked":
+            self.revoked.add(said["keyid"])
+        check(not self.holds.broken_by(statement), "erasure_held")
+        if name == "run-open":
+            check(said["run"] not in self.runs, "second_open")
+            self.runs[said["run"]] = Opened(index, said["run_no"])
+            expected, self.numbers = self.numbers + 1, said["run_no"]
+            check(said["run_no"] == expected, "run_gap")
+        if name in ("run-head", "run-seal"):
+            check(said["run"] in self.runs, "run_gap")
+            run = self.runs[said["run"]]
+            check(name == "run-seal" or not run.sealed, "ledger_order")
+            check(said["size"] >= run.size, "run_head")
+            run.size = said["size"]
+            if name == "run-seal":
+                self.add_seal(statement, run)
+
+    def add_seal(self, statement: Statement, run: Opened) -> None:
+        said = statement.predicate
+        previous, self.last_seal = self.last_seal, {"run": said["run"], "hash": statement.leaf.hex()}
+        sealed, run.sealed = run.sealed, True
+        check(not sealed, "second_seal")
+        check((said["ledger"]["open_index"], said["run_no"]) == (run.index, run.number), "run_open")
+        check(said["ledger"]["origin"] == self.origin, "checkpoint_origin")
+        check(said.get("previous") == previous, "previous_seal")
+
+def check_copy(copy: Copy, history: History) -> None:
+    """Check 7."""
+    run, seal, proof = history.run, history.seal, history.proof
+    check(copy.note.origin == run.origin, "checkpoint_origin")
+    leaves = [leaf_hash(entry) for entry in copy.entries]
+    placed = [(line.proof, line.statement) for line in history.lines]
+    for place, statement in placed + ([(proof, seal)] if seal and proof else []):
+        check(leaves[place.index : place.index + 1] in ([], [statement.leaf]), "split_view")
+        size = place.note.size
+        check(size > len(leaves) or merkle_root(leaves[:size]) == place.note.root, "split_view")
+    about = [s for _, s in copy.statements if (s.predicate["tenant"], s.predicate.get("run")) == (run.tenant, run.run)]
+    check(all(seal and s.raw == seal.raw for s in about if s.name == "run-seal"), "second_seal")
+    check(len([s for s in about if s.name == "run-seal"]) < 2, "second_seal")
+    check(all(run.agrees(s) for s in about if s.name == "run-head"), "run_head")
+    openings = [s for s in about if s.name == "run-open"]
+    check(all(run.agrees(s) for s in openings[:1]), "run_open")
+    check(len(openings) < 2, "second_open")
+    holds, rests_on = Holds(), {line.proof.index for line in history.lines if line.statement.name == "erasure"}
+    check(not any([holds.broken_by(s) and index in rests_on for index, s in copy.statements]), "erasure_held")
+    if seal and proof:
+        check(not any(revokes(s, seal.keyid) and index < proof.index for index, s in copy.statements), "key_revoked")
+    needed = proof.index if proof else history.opening.proof.index if history.opening and not seal else -1
+    check(needed < copy.note.size, "ledger_behind")
+
+# ---- Payloads, manifest, export ---------------------------------------------------------------------------------
+
+def check_payloads(members: dict[str, bytes], history: History, full: bool, report: Report) -> dict[str, int]:
+    """Check 9. Returns the number of payloads in each state."""
+    states = dict.fromkeys(STATES, 0)
+    if "disclosures.ndjson" not in members:
+        return states
+    def read() -> Iterator[dict[str, Any]]:
+        for line in lines_of(members["disclosures.ndjson"], "malformed"):
+            value = canonical(line, DISCLOSURE_LINE, "malformed")
+            check(is_disclosure(value), "malformed")
+            states[value["state"]] += 1
+            yield {**value, "data": members.get(f"payloads/{value['commit']}")}
+    lines = report.attempt(check_disclosures, read(), history.run, history, full, report)
+    disclosed = {f"payloads/{line['commit']}" for line in lines or () if line["state"] == "disclosed"}
+    if lines is not None and any(name.startswith("payloads/") and name not in disclosed for name in members):
+        report.fail("disclosures")
+    return states
+
+def check_disclosures(
+    lines: Iterator[dict[str, Any]], run: Chain, history: History | None, full: bool, report: Report
+) -> list[dict[str, Any]]:
+    """One line for each payload, in their order."""
+    found = []
+    for commit, (seq, payload) in run.payloads.items():
+        line = next(lines, None)
+        check(line and line["commit"] == commit, "disclosures")
+        report.attempt(check_state, line, payload, seq, history, full)
+        found.append(line)
+    check(next(lines, None) is None, "disclosures")
+    return found
+
+def is_disclosure(value: Any, **more: Rule) -> bool:
+    state = value.get("state") if isinstance(value, dict) else None
+    extra: dict[Any, dict[str, Rule]] = {"disclosed": {"salt": is_hex, **more}, "erased": {"index": is_natural}}
+    return is_str(state) and shape(value, commit=is_hex, state=one_of(*STATES), **extra.get(state, {}))
+
+def check_state(
+    line: dict[str, Any], payload: dict[str, Any], seq: int, history: History | None, full: bool
+) -> None:
+    """One payload and what is said of it. A turn proof has no history: certificates do not come with it."""
+    state, data, commit = line["state"], line.get("data"), payload["commit"]
+    check((state == "not_kept") == (payload.get("kept") is False), "disclosures", seq)
+    check(state != "missing" and not (state == "disclosed" and data is None), "payload_missing", seq)
+    if state == "disclosed":
+        opened = sha256(b"onrecord/payload/1\n" + bytes.fromhex(line["salt"]) + data).hex()
+        check(opened == commit and padded(len(data)) == payload["size"], "payload_commit", seq)
+    if state == "erased" and history:
+        check(history.certified(line["index"], commit, seq, payload["tier"]), "erasure_uncertified", seq)
+    check(not (state == "withheld" and full), "payload_withheld", seq)
+
+def padded(length: int) -> int:
+    step = 256 if length + 1 <= 65_536 else 4_096
+    return -(-(length + 1) // step) * step
+
+def check_manifest(
+    members: dict[str, bytes], run: Chain, states: dict[str, int], trust: Trust, report: Report
+) -> None:
+    """Check 10."""
+    manifest, export = members.get("MANIFEST.sha256"), members.get("export.dsse.json")
+    if manifest is not None:
+        report.attempt(check_manifest_lines, manifest, members, run, report)
+    statement = report.attempt(Statement.parse, export) if export is not None else None
+    if statement is None:
+        return
+    report.attempt(statement.check_signer, trust, run.origin, "export_signature")
+    def rest() -> None:
+        statement.check_members()
+        check(statement.name == "export", "statement")
+        check(manifest is None or statement.subject[1] == sha256(manifest).hex(), "manifest")
+        said = statement.predicate
+        check((said["tenant"], said["run"]) == (run.tenant, run.run), "export")
+        check(all(said["payloads"][state] == count for state, count in states.items()), "export")
+    report.attempt(rest)
+
+def check_manifest_lines(manifest: bytes, members: dict[str, bytes], run: Chain, report: Report) -> None:
+    """Every member before it, in its order. A name that is not here is missing, unless that has a word of its own."""
+    own_words = {"seal.dsse.json", "seal.tlog-proof", *(f"payloads/{commit}" for commit in run.payloads)}
+    names = []
+    for line in lines_of(manifest, "manifest"):
+        match = re.fullmatch(rb"([0-9a-f]{64})  ([\x21-\x7e]+)", line)
+        check(match and len(line) < MANIFEST_LINE, "manifest")
+        name = match[2].decode()
+        if name in members:
+            check(sha256(members[name]).hex() == match[1].decode(), "manifest")
+            names.append(name)
+        elif name not in own_words:
+            report.fail("member_missing")
+    check(names == [name for name in members if name not in ("MANIFEST.sha256", "export.dsse.json")], "manifest")
+
+# ---- Turn proof -------------------------------------------------------------------------------------------------
+
+def verify_turn(data: bytes, trust: Trust, options: Options, report: Report) -> None:
+    """One turn shown alone."""
+    value = canonical(
+        data, TURN_PROOF, "input", onrecord=one_of("turn-proof/1"), frames=list_of(is_str, 1), path=list_of(is_hex),
+        seal=is_str, proof=Maybe(is_str), disclosures=Maybe(is_list),
+    )
+    if not trust.given:
+        report.fail("no_trust")
+    seal, known = check_seal(value["seal"].encode(), trust, report)
+    if seal and known:
+        check_seal_proof(seal, value["proof"].encode() if "proof" in value else None, [], trust, report)
+    chain = Chain(alone=True)
+    if report.attempt(lambda: [chain.place(text.encode()) for text in value["frames"]]) is None or seal is None:
+        return
+    said, end = seal.predicate, chain.frames[-1]
+    closed = end.value["kind"] == "turn_end"
+    if not closed:
+        report.fail("turn_open")
+    if (said["tenant"], said["run"]) != (chain.tenant, chain.run):
+        report.fail("seal_scope")
+    report.attempt(check_submitted, chain.frames, trust, None)
+    path = [bytes.fromhex(node) for node in value["path"]]
+    if closed and inclusion_root(end.hash, end.seq, said["size"], path) != bytes.fromhex(said["root"]):
+        report.fail("turn_inclusion", end.seq)
+    def disclosures() -> Iterator[dict[str, Any]]:
+        for line in value["disclosures"]:
+            check(is_disclosure(line, data=is_base64), "malformed")
+            yield {**line, "data": base64.b64decode(line.get("data", ""))}
+    if "disclosures" in value:
+        report.attempt(check_disclosures, disclosures(), chain, None, options.full, report)
+
+# ---- Trust file -------------------------------------------------------------------------------------------------
+
+@dataclass(frozen=True)
+class VerifierKey:
+    """NAME+ID+BASE64: a type byte and a key of Ed25519."""
+    name: str
+    id: bytes
+    key: bytes
+
+    @staticmethod
+    def parse(text: str, kind: int) -> VerifierKey:
+        name, id, rest = text.split("+", 2)
+        need(is_origin(name) and base64_of(33)(rest))
+        raw = base64.b64decode(rest)
+        need(raw[0] == kind and sha256(name.encode() + b"\n" + raw)[:4].hex() == id and is_point(raw[1:]))
+        return VerifierKey(name, bytes.fromhex(id), raw[1:])
+
+@dataclass(frozen=True)
+class SealKey:
+    key: bytes
+    tenant: str
+    origin: str
+    until: int | None
+
+@dataclass
+class Trust:
+    """Whose word counts: the lines of a trust file, or `given` False without one."""
+    given: bool = True
+    logs: dict[str, VerifierKey] = field(default_factory=dict)
+    witnesses: dict[str, VerifierKey] = field(default_factory=dict)
+    groups: dict[str, tuple[int, list[str]]] = field(default_factory=dict)
+    quorum: str | None = None
+    seal_keys: dict[str, SealKey] = field(default_factory=dict)  # by key id
+    agent_keys: dict[str, tuple[str, bytes]] = field(default_factory=dict)  # by key id: actor, key
+    anchor: int | None = None
+
+    @staticmethod
+    def parse(data: bytes) -> Trust:
+        trust = Trust()
+        try:
+            for line in data.decode().split("\n"):
+                parts = re.split(r"[ \t]+", line.strip(" \t"))
+                if parts != [""] and not line.startswith("#"):
+                    trust.add(parts, line)
+            need(trust.quorum is not None or not (trust.logs or trust.witnesses or trust.groups))
+            need(trust.anchor is None or trust.quorum not in (None, "none"))
+        except ValueError:
+            raise Fault("usage") from None
+        return trust
+
+    def add(self, parts: list[str], line: str) -> None:
+        match parts:
+            case ["log", vkey, *url] if len(url) <= 1:
+                key = VerifierKey.parse(vkey, 0x01)
+                need(key.name not in self.logs)
+                self.logs[key.name] = key
+            case ["witness", name, vkey, *url] if len(url) <= 1:
+                key = VerifierKey.parse(vkey, 0x04)
+                need(self.free(name) and key.key not in [witness.key for witness in self.witnesses.values()])
+                self.witnesses[name] = key
+            case ["group", name, count, *names]:
+                need(self.free(name) and len(set(names)) == len(names) and not any(map(self.free, names)))
+                needed = {"any": 1, "all": len(names)}.get(count) or int(is_decimal(count) and count)
+                need(1 <= needed <= len(names) and "none" not in names)
+                self.groups[name] = (needed, names)
+            case ["quorum", name]:
+                need(self.quorum is None and not self.free(name))
+                self.quorum = name
+            case ["seal-key", spki, tenant, origin, *until]:
+                keyid, raw = read_spki(spki)
+                need(is_tenant(tenant) and is_origin(origin) and keyid not in self.seal_keys)
+                need(not until or (len(until) == 2 and until[0] == "until" and is_decimal(until[1])))
+                self.seal_keys[keyid] = SealKey(raw, tenant, origin, int(until[1]) if until else None)
+            case ["agent-key", spki, _, *_]:
+                keyid, raw = read_spki(spki)
+                actor = line.split(spki, 1)[1].strip(" \t")
+                need(is_actor_id(actor) and keyid not in self.agent_keys)
+                self.agent_keys[keyid] = (actor, raw)
+            case ["time-anchor", number]:
+                need(self.anchor is None and is_decimal(number))
+                self.anchor = int(number)
+            case _:
+                raise ValueError(line)
+
+    def free(self, name: str) -> bool:
+        return name != "none" and name not in self.witnesses and name not in self.groups
+
+    def satisfied(self, witnesses: set[str], name: str | None = None) -> bool:
+        """Whether these witnesses, by their names here, are a quorum, or content for the group of this name."""
+        name = name or self.quorum
+        if name in self.groups:
+            needed, members = self.groups[name]
+            return sum(self.satisfied(witnesses, member) for member in members) >= needed
+        return name in (None, "none") or name in witnesses
+
+    def ended(self, keyid: str, index: int) -> bool:
+        line = self.seal_keys.get(keyid)
+        return line is not None and line.until is not None and index >= line.until
+
+def read_spki(text: str) -> tuple[str, bytes]:
+    """Key id and raw key of an SPKI in DER, base64."""
+    need(base64_of(44)(text))
+    der = base64.b64decode(text)
+    need(der[:12] == bytes.fromhex("302a300506032b6570032100") and is_point(der[12:]))
+    return sha256(der).hex(), der[12:]
+
+# ---- Shapes: what a member may be -------------------------------------------------------------------------------
+
+Rule = Callable[[Any], bool]
+
+@dataclass(frozen=True)
+class Maybe:
+    """A rule for a member that may be absent."""
+    rule: Rule
+
+    def __call__(self, value: Any) -> bool:
+        return self.rule(value)
+
+def need(condition: Any) -> None:
+    """What a format asks for; the caller says under which name it is missed."""
+    if not condition:
+        raise ValueError
+
+def shape(value: Any, /, more: bool = False, **rules: Rule) -> bool:
+    """Whether an object has these members, and no others unless `more` says so."""
+    if not isinstance(value, dict) or not (more or value.keys() <= rules.keys()):
+        return False
+    return all(rule(value[name]) if name in value else isinstance(rule, Maybe) for name, rule in rules.items())
+
+def text(pattern: str) -> Rule:
+    return lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None
+
+def one_of(*words: str) -> Rule:
+    return lambda value: isinstance(value, str) and value in words
+
+def list_of(rule: Rule, least: int = 0) -> Rule:
+    return lambda value: isinstance(value, list) and len(value) >= least and all(map(rule, value))
+
+def is_natural(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+def is_positive(value: Any) -> bool:
+    return is_natural(value) and value > 0
+
+def is_base64(value: Any) -> bool:
+    """Standard alphabet, padded, unused bits zero."""
+    try:
+        return isinstance(value, str) and base64.b64encode(base64.b64decode(value, validate=True)).decode() == value
+    except ValueError:
+        return False
+
+def base64_of(length: int) -> Rule:
+    return lambda value: is_base64(value) and len(base64.b64decode(value)) == length
+
+def is_time(value: Any) -> bool:
+    """`2026-08-09T11:00:03.750000Z`, of a day and hour that exist."""
+    try:
+        return text(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z")(value) and bool(seconds(value))
+    except ValueError:
+        return False
+
+def seconds(time: str) -> timedelta:
+    """Time since long before year 0, by a calendar that repeats after 400 years, as Python's begins with year 1."""
+    year = int(time[:4])
+    shifted = datetime.fromisoformat(f"{year % 400 + 2000}{time[4:-1]}")
+    return shifted - datetime(1000, 1, 1) + timedelta(days=146_097) * (year // 400)
+
+def unix(time: int) -> timedelta:
+    """The same of a number of seconds; those after the year 9999 are all alike."""
+    return seconds("1970-01-01T00:00:00.000000Z") + timedelta(seconds=min(time, 10**12))
+
+def is_redaction(value: Any) -> bool:
+    known = shape(
+        value, kind=is_str, rule=is_str, rules=is_str, fingerprint=Maybe(is_hex), pointer=Maybe(is_pointer),
+        range=Maybe(lambda v: list_of(is_natural)(v) and len(v) == 2 and v[0] < v[1]),
+    )
+    return known and ("pointer" in value) != ("range" in value)
+
+def is_link(value: Any) -> bool:
+    rel = one_of(*"derived_from observed_by selected_by caused verified_by replaced cancelled answers uses".split())
+    return shape(value, rel=rel, seq=is_natural) or shape(value, rel=rel, run=is_ulid, hash=is_hex)
+
+def is_frame(value: Any) -> bool:
+    """One frame alone; `suite` was asked before."""
+    if not shape(value, **FRAME_RULES):
+        return False
+    if value["kind"] == "session":
+        return shape(value["body"], nonce=is_hex, run_no=is_positive, ledger=is_origin, more=True)
+    return value["kind"] != "outcome" or shape(value["body"], status=one_of(*OUTCOMES), more=True)
+
+is_str: Rule = lambda value: isinstance(value, str)
+is_dict: Rule = lambda value: isinstance(value, dict)
+is_list: Rule = lambda value: isinstance(value, list)
+is_tier: Rule = lambda value: is_natural(value) and value <= 3
+is_hex = text("[0-9a-f]{64}")
+is_tenant = text("t_[0-9a-z]{12,32}")
+is_ulid = text("[0-7][0-9A-HJKMNP-TV-Z]{25}")
+is_origin = text(r"[\x21-\x2a\x2c-\x7e]{1,255}")
+is_actor_id = text(r"[^\x00-\x1f\x7f-\x9f]{1,200}")
+is_decimal = text("0|[1-9][0-9]{0,18}")
+is_pointer = text(r"(?s)(/([^~/]|~[01])*)*")
+is_actor: Rule = lambda value: shape(value, type=one_of(*ACTORS), id=is_actor_id, keyid=Maybe(is_hex))
+is_run_hash: Rule = lambda value: shape(value, run=is_ulid, hash=is_hex, more=True)
+ACTORS = ("agent", "human", "system", "tool", "verifier", "importer")
+OUTCOMES = ("completed", "failed", "cancelled")
+
+PAYLOAD_RULES: dict[str, Rule] = {
+    "name": text("[a-z][a-z0-9_.-]{0,63}"),
+    "media": text(r"[\x20-\x7e]{1,127}"),
+    "size": lambda value: is_positive(value) and value % (256 if value <= 65_536 else 4_096) == 0,
+    "commit": is_hex,
+    "tier": is_tier,
+    "redactions": Maybe(list_of(is_redaction, 1)),
+    "kept": Maybe(lambda value: value is False),
+}
+FRAME_RULES: dict[str, Rule] = {
+    "onrecord": is_str, "tenant": is_tenant, "run": is_ulid, "seq": is_natural, "prev": is_hex, "kind": one_of(*KINDS),
+    "key": text(r"[\x20-\x7e]{1,200}"),
+    "at": is_time, "occurred_at": Maybe(is_time), "turn": Maybe(is_positive), "actor": is_actor, "body": is_dict,
+    "payloads": Maybe(list_of(lambda value: shape(value, **PAYLOAD_RULES), 1)),
+    "links": Maybe(list_of(is_link, 1)),
+    "trace": Maybe(lambda value: shape(
+        value, trace_id=text("(?!0{32})[0-9a-f]{32}"), span_id=text("(?!0{16})[0-9a-f]{16}")
+    )),
+    "submitted": Maybe(lambda value: shape(value, keyid=is_hex, n=is_positive, sig=base64_of(64))),
+}
+
+def counts(*names: str) -> Rule:
+    return lambda value: shape(value, more=True, **{name: is_natural for name in names})
+
+def called(expected: str, rule: Callable[[dict[str, Any]], bool] = lambda said: True) -> Callable[..., bool]:
+    return lambda said, name, digest: name == expected and rule(said)
+
+STATE: dict[str, Rule] = {"run": is_ulid, "size": is_positive, "head": is_hex, "root": is_hex}
+BY_AT: dict[str, Rule] = {"by": is_actor, "at": is_time}
+COMMITS = list_of(is_hex, 1)
+# By NAME: the members of a predicate besides those that all have, and what holds between it and its subject.
+PREDICATE_RULES: dict[str, tuple[dict[str, Rule], Callable[[dict[str, Any], str, str], bool]]] = {
+    "run-open": (
+        {**STATE, "run_no": is_positive, "at": is_time},
+        called("frames.ndjson", lambda said: said["size"] == 1 and said["head"] == said["root"]),
+    ),
+    "run-head": ({**STATE, "at": is_time}, called("frames.ndjson")),
+    "run-seal": (
+        {
+            **STATE, "run_no": is_positive, "opened_at": is_time, "sealed_at": is_time,
+            "outcome": one_of(*OUTCOMES, "unknown"), "completeness": one_of("full", "sampled", "interrupted"),
+            "kinds": lambda value: is_dict(value) and all(k in KINDS and is_positive(n) for k, n in value.items()),
+            "payloads": counts("count", "erased", "missing"), "previous": Maybe(is_run_hash),
+            "ledger": lambda value: shape(value, origin=is_origin, open_index=is_natural, more=True),
+        },
+        called("frames.ndjson"),
+    ),
+    "key": (
+        {
+            "action": one_of("added", "revoked"), "role": one_of("seal", "agent", "ledger", "witness"),
+            "keyid": is_hex, "spki": is_base64, "at": is_time, "reason": Maybe(is_str),
+        },
+        of_key,
+    ),
+    "hold": ({"action": one_of("set", "released"), "matter": is_str, "run": Maybe(is_ulid), **BY_AT}, of_hold),
+    "erasure": (
+        {
+            **STATE, "tier": Maybe(is_tier), "commits": Maybe(COMMITS), "count": is_natural, "method": is_str,
+            "policy": is_str, "reason": is_str, **BY_AT,
+        },
+        lambda said, *subject: of_run(said, *subject) and ("tier" in said) != ("commits" in said),
+    ),
+    "disposal": (
+        {
+            "erasure": is_str, "scope": one_of("payloads", "subject", "tier", "tenant"), "count": is_natural,
+            "entries": is_natural, "policy": is_str, "reason": is_str, "requested_at": is_time,
+            "keys_destroyed_at": Maybe(is_time), "removed_at": Maybe(is_time), "final_at": Maybe(is_time),
+            "backups_dead_at": Maybe(is_time), **BY_AT,
+        },
+        called("erasure-entries.txt"),
+    ),
+    "access": (
+        {
+            "run": is_ulid, "commits": Maybe(COMMITS), "scope": Maybe(one_of("run")), "purpose": is_str,
+            "role": Maybe(is_str), **BY_AT,
+        },
+        lambda said, *subject: of_run(said, *subject) and ("scope" in said) != ("commits" in said),
+    ),
+    "export": ({"run": is_ulid, "purpose": is_str, "payloads": counts(*STATES), **BY_AT}, called("MANIFEST.sha256")),
+    "policy": ({"policy": is_str, "version": is_natural, **BY_AT}, lambda *_: True),
+    "release": (
+        {
+            "release": is_str, "decision": one_of("promoted", "rejected"), "evidence": Maybe(list_of(is_run_hash)),
+            **BY_AT,
+        },
+        lambda *_: True,
+    ),
+}
+
+# ---- JSON: let in strictly, by the rules of json.md -------------------------------------------------------------
+
+class NotJson(ValueError):
+    """Why text was not let in, by the names of json.md. Of several faults it may be another than the first."""
+
+def canonical(raw: bytes, limit: int, code: str, **rules: Rule) -> dict[str, Any]:
+    """The object that these bytes spell canonically, with these members if there are rules; else `code`."""
+    try:
+        value = parse_json(raw, limit)
+    except NotJson:
+        raise Fault(code) from None
+    check(rfc8785.dumps(value) == raw and (not rules or shape(value, **rules)), code)
+    return value
+
+def parse_json(raw: bytes, limit: int) -> dict[str, Any]:
+    def refuse(reason: str) -> Any:
+        raise NotJson(reason)
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        return dict(pairs) if len(dict(pairs)) == len(pairs) else refuse("duplicate_key")
+    def integer(digits: str) -> int:
+        return int(digits) if len(digits) <= 17 and abs(int(digits)) < 2**53 else refuse("integer_range")
+    def fraction(digits: str) -> int | float:
+        value = float(digits)
+        if len(digits) > 65_536 or abs(value) > 2**53 - 1:
+            refuse("size" if len(digits) > 65_536 else "integer_range" if value - value == 0 else "number_overflow")
+        return int(value) if value.is_integer() else value
+    if len(raw) > limit or raw.startswith(b"\xef\xbb\xbf"):
+        refuse("size" if len(raw) > limit else "bom")
+    try:
+        hooks = {"parse_int": integer, "parse_float": fraction, "parse_constant": lambda _: refuse("syntax")}
+        value = json.loads(raw.decode(), object_pairs_hook=members, **hooks)
+        if reason := unfit(value, 1):
+            refuse(reason)
+    except UnicodeDecodeError:
+        refuse("utf8")
+    except json.JSONDecodeError:
+        refuse("syntax")
+    except RecursionError:
+        refuse("depth")
+    if not isinstance(value, dict) or len(rfc8785.dumps(value)) > limit:
+        refuse("size" if isinstance(value, dict) else "not_object")
+    return value
+
+# Noncharacters of all planes. Surrogates that found their other half are no longer two.
+UNFIT = re.compile("[\ufdd0-\ufdef" + "".join(chr(p << 16 | 0xFFFE) + chr(p << 16 | 0xFFFF) for p in range(17)) + "]")
+LONE = re.compile("[\ud800-\udfff]")
+
+def unfit(value: Any, depth: int) -> str | None:
+    """What Python's parser lets pass and we do not."""
+    if isinstance(value, str):
+        return "noncharacter" if UNFIT.search(value) else "lone_surrogate" if LONE.search(value) else None
+    if not isinstance(value, (dict, list)):
+        return None
+    if depth > 32:
+        return "depth"
+    inside = [*value.keys(), *value.values()] if isinstance(value, dict) else value
+    return next(filter(None, (unfit(item, depth + 1) for item in inside)), None)
+
+# ---- Hashes, trees, signatures ----------------------------------------------------------------------------------
+
+def sha256(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
+
+def leaf_hash(data: bytes) -> bytes:
+    return sha256(b"\0" + data)
+
+def node_hash(left: bytes, right: bytes) -> bytes:
+    return sha256(b"\x01" + left + right)
+
+def genesis(tenant: str, run: str) -> bytes:
+    return sha256(f"onrecord/genesis/1\n{tenant}\n{run}\n".encode())
+
+def merkle_root(leaves: list[bytes]) -> bytes:
+    """RFC 9162, 2.1.1: level by level, where one that is left over goes up as it is."""
+    while len(leaves) > 1:
+        pairs = [node_hash(leaves[i], leaves[i + 1]) for i in range(0, len(leaves) - 1, 2)]
+        leaves = pairs + leaves[len(pairs) * 2 :]
+    return leaves[0] if leaves else sha256(b"")
+
+def inclusion_root(leaf: bytes, index: int, size: int, path: list[bytes]) -> bytes | None:
+    """RFC 9162, 2.1.3.2: the root that the path leads to, or None where its length is another."""
+    if index >= size:
+        return None
+    at, last, root = index, size - 1, leaf
+    for node in path:
+        if last == 0:
+            return None
+        if at & 1 or at == last:
+            root = node_hash(node, root)
+            while not at & 1 and at:
+                at, last = at >> 1, last >> 1
+        else:
+            root = node_hash(root, node)
+        at, last = at >> 1, last >> 1
+    return root if last == 0 else None
+
+P = 2**255 - 19
+D = -121665 * pow(121666, -1, P) % P
+# All y of points of small order: 0, 1, -1, and those of order 8.
+Y8 = 0x5FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
+SMALL_ORDER = {0, 1, P - 1, Y8, P - Y8}
+
+def y_of(point: bytes) -> int:
+    return int.from_bytes(point, "little") % 2**255 % P
+
+def is_point(key: bytes) -> bool:
+    """Whether these bytes are a point of the curve, and none of small order."""
+    y = y_of(key)
+    return y not in SMALL_ORDER and pow((y * y - 1) * pow(D * y * y + 1, -1, P), (P - 1) // 2, P) == 1
+
+def ed25519_verify(key: bytes, signature: bytes, message: bytes) -> bool:
+    """Strictly. OpenSSL asks for a reduced scalar and for equality without cofactor; it does not ask whether
+    the key and R are of small order, which is asked here."""
+    if len(signature) != 64 or {y_of(key), y_of(signature[:32])} & SMALL_ORDER:
+        return False
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+if __name__ == "__main__":
+    sys.exit(main())
