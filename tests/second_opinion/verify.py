@@ -35,6 +35,7 @@ SUITE = "onrecord-v1"
 PREDICATES = "https://onrecord.dev/attestation/"
 FRAME, ENVELOPE, PROOF = 65_536, 65_535, 65_536  # the most bytes of each
 LEDGER_LINE, DISCLOSURE_LINE, MANIFEST_LINE, TURN_PROOF = 512 * 1024, 1024, 166, 256 * 1024 * 1024
+TRUST = 1024 * 1024
 STATES = ("disclosed", "withheld", "erased", "missing", "not_kept")
 KINDS = (
     "session turn turn_end tool_call tool_result model_call model_result gate_result observation decision side_effect"
@@ -152,10 +153,10 @@ def verify_bundle(data: bytes, trust: Trust, options: Options, report: Report) -
     run = Chain()
     if "frames.ndjson" in members:
         report.attempt(run.read, members["frames.ndjson"], "seal.dsse.json" in members)
-    if any(fault.status == 1 for fault in report.faults) or not run.frames:
+    if any(fault.status == 1 for fault in report.faults):
         report.faults += own.faults
         return
-    if seal:
+    if seal and run.frames:
         report.attempt(check_seal_frames, seal, run)
     # 6. ledger.ndjson, 7. one's own copy.
     history = History(run, seal, proof, trust)
@@ -166,9 +167,9 @@ def verify_bundle(data: bytes, trust: Trust, options: Options, report: Report) -
     # 8. Receipts and agents, 9. payloads, 10. manifest and export.
     for receipt in receipts:
         seq, hashes = receipt["seq"], run.hashes
-        if receipt["run"] == run.run and (seq >= len(hashes) or hashes[seq].hex() != receipt["hash"]):
+        if run.frames and receipt["run"] == run.run and (seq >= len(hashes) or hashes[seq].hex() != receipt["hash"]):
             report.fail("receipt", seq)
-    report.attempt(check_submitted, run.frames, trust, run.frames[0].hash)
+    report.attempt(check_submitted, run.frames, trust, run.hashes[:1])
     states, disclosed = check_payloads(members, history, options.full, report)
     check_manifest(members, run, states, disclosed, trust, report)
 
@@ -245,7 +246,7 @@ class Statement:
             statement = canonical(payload, ENVELOPE, "statement")
             need(shape(statement, more=True, _type=is_str, predicateType=is_str, predicate=is_dict, subject=is_list))
             (subject,), predicate = statement["subject"], statement["predicate"]
-            kind = re.fullmatch(re.escape(PREDICATES) + "(.*)/v1", statement["predicateType"])
+            kind = re.fullmatch(re.escape(PREDICATES) + "(?s:(.*))/v1", statement["predicateType"])
             need(kind and envelope["payloadType"] == "application/vnd.in-toto+json")
             need(statement["_type"] == "https://in-toto.io/Statement/v1")
             need(shape(signature, keyid=is_hex, sig=base64_of(64)))
@@ -371,8 +372,8 @@ class Chain:
 
     tenant = property(lambda self: self.frames[0].value["tenant"])
     run = property(lambda self: self.frames[0].value["run"])
-    origin = property(lambda self: self.frames[0].value["body"]["ledger"])
     number = property(lambda self: self.frames[0].value["body"]["run_no"])
+    origin = property(lambda self: self.frames[0].value["body"]["ledger"] if self.frames else None)
     hashes = property(lambda self: [frame.hash for frame in self.frames])
 
     def read(self, data: bytes, sealed: bool) -> None:
@@ -455,12 +456,14 @@ class Chain:
         """Whether a statement's STATE is that of these frames; its digest of the file where that can be done."""
         said = statement.predicate
         size, hashes = said["size"], self.hashes[: said["size"]]
+        if not self.frames:
+            return True
         if not 0 < size <= len(hashes) or (said["head"], said["root"]) != (hashes[-1].hex(), merkle_root(hashes).hex()):
             return False
         text = {1: self.file.partition(b"\n")[0] + b"\n", len(self.frames): self.file}.get(size)
         return statement.name == "erasure" or not file or text is None or statement.subject[1] == sha256(text).hex()
 
-def check_submitted(frames: list[Frame], trust: Trust, opening: bytes | None) -> None:
+def check_submitted(frames: list[Frame], trust: Trust, opening: list[bytes]) -> None:
     """Check 8: agents' signatures. Without `opening`, the hash of frame 0, counting begins anywhere and has gaps."""
     pinned = {actor for actor, _ in trust.agent_keys.values()}
     last: dict[str, int] = {}
@@ -475,11 +478,11 @@ def check_submitted(frames: list[Frame], trust: Trust, opening: bytes | None) ->
         check(n == before + 1 if opening else n > before, "submitted", frame.seq)
         owner, key = trust.agent_keys.get(keyid, (None, b""))
         check(owner == (actor if signs else None), "submitted", frame.seq)
-        if owner is None or (n == 1 and opening is None):
+        if owner is None or (n == 1 and not opening):
             continue
         said = {name: member for name, member in value.items() if name not in ("seq", "prev", "at")}
         said["submitted"] = {"keyid": keyid, "n": n}
-        start = b"onrecord/submitted/1\n" + (opening.hex().encode() + b"\n" if opening and n == 1 else b"")
+        start = b"onrecord/submitted/1\n" + (opening[0].hex().encode() + b"\n" if n == 1 else b"")
         signature = base64.b64decode(submitted["sig"])
         check(ed25519_verify(key, signature, start + rfc8785.dumps(said)), "submitted", frame.seq)
 
@@ -505,11 +508,11 @@ class Note:
             need(len(raw) <= PROOF and note.endswith("\n") and not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", note))
             text, _, rest = note.partition("\n\n")
             origin, size, root = text.split("\n")
-            need(is_origin(origin) and base64_of(32)(root) and is_decimal(size))
+            need(is_name(origin) and base64_of(32)(root) and is_decimal(size))
             signatures = []
             for line in rest.split("\n")[:-1]:
                 dash, name, signature = line.split(" ")
-                need(dash == "—" and name and "+" not in name and is_base64(signature))
+                need(dash == "—" and is_name(name) and is_base64(signature))
                 signatures.append((name, base64.b64decode(signature)))
             need(1 <= len(signatures) <= 100 and all(len(signature) > 4 for _, signature in signatures))
         except ValueError:
@@ -521,8 +524,8 @@ class Note:
         if trust.logs and self.origin not in trust.logs:
             yield Fault("signer_unknown")
         elif trust.logs:
-            own = list(self.by(trust.logs[self.origin]))
-            if not own or not all(ed25519_verify(trust.logs[self.origin].key, sig, self.text) for sig in own):
+            own = [(log.key, signature) for log in trust.logs[self.origin] for signature in self.by(log)]
+            if not own or not all(ed25519_verify(key, signature, self.text) for key, signature in own):
                 yield Fault("checkpoint_signature")
         for witness in trust.witnesses.values() if trust.logs else ():
             if not all(self.cosigns(witness, sig) for sig in self.by(witness)):
@@ -558,22 +561,23 @@ class Proof:
     @staticmethod
     def parse(raw: bytes) -> Proof:
         try:
-            head, blank, checkpoint = raw.partition(b"\n\n")
-            magic, *lines = head.decode().split("\n")
-            lines = lines[1:] if lines and lines[0].startswith("extra ") else lines
+            head, blank, checkpoint = raw.decode().partition("\n\n")
+            magic, *lines = head.split("\n")
+            if lines and lines[0].startswith("extra "):
+                need(len(lines[0]) > 6 and is_base64(lines.pop(0)[6:]))
             need(lines and len(raw) <= PROOF and blank and magic == "c2sp.org/tlog-proof@v1")
             word, number = lines[0].split(" ")
             need(word == "index" and is_decimal(number) and len(lines) <= 65 and all(map(base64_of(32), lines[1:])))
         except ValueError:
             raise Fault("proof") from None
-        return Proof(int(number), [base64.b64decode(line) for line in lines[1:]], Note.parse(checkpoint))
+        return Proof(int(number), [base64.b64decode(line) for line in lines[1:]], Note.parse(checkpoint.encode()))
 
-    def faults(self, entry: Statement, origin: str, trust: Trust) -> Iterator[Fault]:
+    def faults(self, entry: Statement, origin: str | None, trust: Trust) -> Iterator[Fault]:
         """What is wrong with an entry's place in the ledger, in the order of check 3."""
         yield from self.note.faults(trust)
         if inclusion_root(entry.leaf, self.index, self.note.size, self.path) != self.note.root:
             yield Fault("ledger_inclusion")
-        if self.note.origin != origin:
+        if origin not in (None, self.note.origin):
             yield Fault("checkpoint_origin")
         if entry.name == "run-seal" and entry.predicate["ledger"]["open_index"] >= self.index:
             yield Fault("ledger_order")
@@ -593,6 +597,11 @@ class History:
     head: int = 0  # frames of the last head
     roots: dict[int, bytes] = field(default_factory=dict)
     time: str = ""
+
+    @property
+    def origin(self) -> str | None:
+        """The run's ledger, by its seal or else by frame 0."""
+        return self.seal.predicate["ledger"]["origin"] if self.seal else self.run.origin
 
     def read(self, data: bytes, report: Report) -> None:
         """Check 6: lines up to the first failure. Too few witnesses do not end the reading."""
@@ -617,10 +626,10 @@ class History:
     def read_line(self, line: bytes, report: Report) -> None:
         value = canonical(line, LEDGER_LINE, "malformed", entry=is_str, proof=is_str)
         statement = Statement.parse(value["entry"].encode())
-        statement.check_signer(self.trust, self.run.origin, "ledger_statement")
+        statement.check_signer(self.trust, self.origin, "ledger_statement")
         statement.check_members()
         proof = Proof.parse(value["proof"].encode())
-        for fault in proof.faults(statement, self.run.origin, self.trust):
+        for fault in proof.faults(statement, self.origin, self.trust):
             if fault.code != "witness_quorum":
                 raise fault
             report.faults.append(fault)
@@ -648,8 +657,8 @@ class History:
 
     def check_said(self, statement: Statement, index: int) -> None:
         said, name, run = statement.predicate, statement.name, self.run
-        check(said["tenant"] == run.tenant, "malformed")
-        if said.get("run", run.run) != run.run and name in RUN_STATEMENTS:
+        check(not run.frames or said["tenant"] == run.tenant, "malformed")
+        if run.frames and said.get("run", run.run) != run.run and name in RUN_STATEMENTS:
             same_number = name == "run-open" and said["run_no"] == run.number
             raise Fault("second_open" if same_number else "malformed")
         if name == "run-seal" and self.seal:
@@ -658,7 +667,7 @@ class History:
             check(self.opening is None, "second_open")
             check(self.head == 0, "ledger_order")
             self.opening = index
-            check(said["run_no"] == run.number and run.agrees(statement), "run_open")
+            check(not run.frames or said["run_no"] == run.number and run.agrees(statement), "run_open")
         elif name == "run-head":
             check(not self.proof or index < self.proof.index, "ledger_order")
             check(said["size"] >= self.head, "run_head")
@@ -827,19 +836,20 @@ class Entries:
 def check_copy(copy: Copy, history: History) -> None:
     """Check 7."""
     run, seal, proof = history.run, history.seal, history.proof
-    check(copy.note.origin == run.origin, "checkpoint_origin")
+    check(history.origin in (None, copy.note.origin), "checkpoint_origin")
     leaves = [leaf_hash(entry) for entry in copy.entries]
     for place, statement in history.entries + ([(proof, seal)] if seal and proof else []):
         check(leaves[place.index : place.index + 1] in ([], [statement.leaf]), "split_view")
         size = place.note.size
         check(size > len(leaves) or merkle_root(leaves[:size]) == place.note.root, "split_view")
-    about = [s for _, s in copy.statements if s.name in RUN_STATEMENTS and s.predicate.get("run") == run.run]
+    name = run.run if run.frames else seal.predicate["run"] if seal else None
+    about = [s for _, s in copy.statements if s.name in RUN_STATEMENTS and s.predicate.get("run") == name]
     seals = [s for s in about if s.name == "run-seal"]
     check(not seal or all(s.raw == seal.raw for s in seals) and len(seals) < 2, "second_seal")
     heads = [s for s in about if s.name == "run-head"] + ([] if seal else seals)
     check(all(run.agrees(s, file=False) for s in heads), "run_head")
     openings = [s for s in about if s.name == "run-open"]
-    check(all(s.predicate["head"] == run.hashes[0].hex() for s in openings), "run_open")
+    check(all(s.predicate["head"] == run.hashes[0].hex() for s in openings if run.frames), "run_open")
     check(len(openings) < 2, "second_open")
     holds, rests_on = Holds(), {place.index for place, s in history.entries if s.name == "erasure"}
     check(not any([holds.broken_by(s) and index in rests_on for index, s in copy.statements]), "erasure_held")
@@ -857,7 +867,7 @@ def check_payloads(
         for raw in lines_of(members["disclosures.ndjson"], "disclosures"):
             line = canonical(raw, DISCLOSURE_LINE, "disclosures", **DISCLOSURE)
             yield {**line, "data": members.get(f"payloads/{line['commit']}")}
-    if "disclosures.ndjson" not in members:
+    if "disclosures.ndjson" not in members or "frames.ndjson" not in members:
         return {}, set()
     lines = report.attempt(read_disclosures, read(), history.run)
     if lines is None:
@@ -926,6 +936,8 @@ def check_manifest(
         check(statement.name == "export", "statement")
         check(manifest is None or statement.subject[1] == sha256(manifest).hex(), "manifest")
         said = statement.predicate
+        if not run.frames:
+            return
         check((said["tenant"], said["run"]) == (run.tenant, run.run), "export")
         check(all(said["payloads"][state] == count for state, count in states.items()), "export")
     report.attempt(rest)
@@ -971,7 +983,7 @@ def verify_turn(data: bytes, trust: Trust, options: Options, report: Report) -> 
         report.fail("turn_open")
     if (said["tenant"], said["run"]) != (chain.tenant, chain.run):
         report.fail("seal_scope")
-    report.attempt(check_submitted, chain.frames, trust, None)
+    report.attempt(check_submitted, chain.frames, trust, [])
     path = [bytes.fromhex(node) for node in value["path"]]
     if closed and inclusion_root(end.hash, end.seq, said["size"], path) != bytes.fromhex(said["root"]):
         report.fail("turn_inclusion", end.seq)
@@ -1000,7 +1012,7 @@ class VerifierKey:
     @staticmethod
     def parse(text: str, kind: int) -> VerifierKey:
         name, id, rest = text.split("+", 2)
-        need(is_origin(name) and base64_of(33)(rest))
+        need(is_name(name) and base64_of(33)(rest))
         raw = base64.b64decode(rest)
         need(raw[0] == kind and sha256(name.encode() + b"\n" + raw)[:4].hex() == id and is_point(raw[1:]))
         return VerifierKey(name, bytes.fromhex(id), raw[1:])
@@ -1016,7 +1028,7 @@ class SealKey:
 class Trust:
     """Whose word counts: the lines of a trust file, or `given` False without one."""
     given: bool = True
-    logs: dict[str, VerifierKey] = field(default_factory=dict)
+    logs: dict[str, list[VerifierKey]] = field(default_factory=dict)  # by origin
     witnesses: dict[str, VerifierKey] = field(default_factory=dict)
     groups: dict[str, tuple[int, list[str]]] = field(default_factory=dict)
     quorum: str | None = None
@@ -1033,10 +1045,11 @@ class Trust:
     def parse(data: bytes) -> Trust:
         trust = Trust()
         try:
+            need(len(data) <= TRUST)
             for line in data.decode().split("\n"):
-                parts = re.split(r"[ \t]+", line.strip(" \t"))
-                if parts != [""] and not line.startswith("#"):
-                    trust.add(parts, line)
+                parts = re.split(r"[ \t]+", line.strip(" \t\r"))
+                if parts != [""] and not parts[0].startswith("#"):
+                    trust.add(parts, line.strip(" \t\r"))
             need(trust.quorum is not None or not (trust.logs or trust.witnesses or trust.groups))
             need(trust.anchor is None or trust.quorum not in (None, "none"))
         except ValueError:
@@ -1047,8 +1060,8 @@ class Trust:
         match parts:
             case ["log", vkey, *url] if len(url) <= 1:
                 key = VerifierKey.parse(vkey, 0x01)
-                need(key.name not in self.logs)
-                self.logs[key.name] = key
+                need(key not in self.logs.setdefault(key.name, []))
+                self.logs[key.name].append(key)
             case ["witness", name, vkey, *url] if len(url) <= 1:
                 key = VerifierKey.parse(vkey, 0x04)
                 need(self.free(name) and key.key not in [witness.key for witness in self.witnesses.values()])
@@ -1063,13 +1076,13 @@ class Trust:
                 self.quorum = name
             case ["seal-key", spki, tenant, origin, *until]:
                 keyid, raw = read_spki(spki)
-                need(is_tenant(tenant) and is_origin(origin) and keyid not in self.seal_keys)
+                need(is_tenant(tenant) and is_origin(origin) and keyid not in self.seal_keys | self.agent_keys)
                 need(not until or (len(until) == 2 and until[0] == "until" and is_decimal(until[1])))
                 self.seal_keys[keyid] = SealKey(raw, tenant, origin, int(until[1]) if until else None)
             case ["agent-key", spki, _, *_]:
                 keyid, raw = read_spki(spki)
                 actor = line.split(spki, 1)[1].strip(" \t")
-                need(is_actor_id(actor) and keyid not in self.agent_keys)
+                need(is_actor_id(actor) and keyid not in self.seal_keys | self.agent_keys)
                 self.agent_keys[keyid] = (actor, raw)
             case ["time-anchor", number]:
                 need(self.anchor is None and is_decimal(number))
@@ -1190,9 +1203,10 @@ is_tier: Rule = lambda value: is_natural(value) and value <= 3
 is_hex = text("[0-9a-f]{64}")
 is_tenant = text("t_[0-9a-z]{12,32}")
 is_ulid = text("[0-7][0-9A-HJKMNP-TV-Z]{25}")
-is_origin = text(r"[\x21-\x2a\x2c-\x7e]{1,255}")
+is_name = text(r"[\x21-\x2a\x2c-\x7e]+")
+is_origin = text(r"(?=.{1,255}$)[\x21-\x2a\x2c-\x7e]+/t/[\x21-\x2a\x2c-\x2e\x30-\x7e]+")
 is_actor_id = text(r"[^\x00-\x1f\x7f-\x9f]{1,200}")
-is_decimal = text("0|[1-9][0-9]{0,18}")
+is_decimal: Rule = lambda value: text("0|[1-9][0-9]{0,19}")(value) and int(value) < 2**64
 is_pointer = text(r"(?s)(/([^~/]|~[01])*)*")
 is_actor: Rule = lambda value: shape(value, type=one_of(*ACTORS), id=is_actor_id, keyid=Maybe(is_hex))
 is_run_hash: Rule = lambda value: shape(value, run=is_ulid, hash=is_hex, more=True)
