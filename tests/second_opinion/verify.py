@@ -78,6 +78,11 @@ class Report:
             self.faults.append(fault)
             return None
 
+    def holds(self, step: Callable[..., Any], *arguments: Any) -> bool:
+        before = len(self.faults)
+        self.attempt(step, *arguments)
+        return len(self.faults) == before
+
     def verdict(self) -> dict[str, Any]:
         for status in (3, 1, 2):
             for fault in self.faults:
@@ -86,21 +91,13 @@ class Report:
                     return found if fault.seq is None else {**found, "first_bad_seq": fault.seq}
         return {"exit_code": 0, "code": "verified"}
 
-@dataclass(frozen=True)
-class Options:
-    ledger: bytes | None = None
-    receipts: bytes | None = None
-    full: bool = False
-
 def main() -> int:
     parser = argparse.ArgumentParser(description="A second verifier of onrecord evidence.")
-    for option in ("--trust", "--ledger", "--receipts"):
-        parser.add_argument(option, type=Path, metavar="FILE")
+    for option in ("--trust", "--ledger", "--receipts", "file"):
+        parser.add_argument(option, type=Path)
     parser.add_argument("--full", action="store_true", help="a withheld payload is incomplete")
-    parser.add_argument("file", type=Path)
-    given = parser.parse_args()
-    report = verify_files(given.file, given.trust, given.ledger, given.receipts, given.full)
-    faults = [{"code": f.code, "status": f.status, "seq": f.seq} for f in report.faults]
+    report = verify_files(**vars(parser.parse_args()))
+    faults = [{"code": fault.code, "status": fault.status, "seq": fault.seq} for fault in report.faults]
     print(json.dumps({**report.verdict(), "faults": faults}))
     return report.verdict()["exit_code"]
 
@@ -108,33 +105,31 @@ def verify_files(file: Path, trust: Path | None, ledger: Path | None, receipts: 
     report = Report()
     try:
         pinned = Trust.parse(trust.read_bytes()) if trust else Trust(given=False)
-        options = Options(ledger and ledger.read_bytes(), receipts and receipts.read_bytes(), full)
-        data = file.read_bytes()
+        kept = read_receipts(receipts.read_bytes()) if receipts else []
+        own, data = ledger.read_bytes() if ledger else None, file.read_bytes()
     except (OSError, Fault):
         report.fail("usage")
-    else:
-        verify(data, pinned, options, report)
-    return report
-
-def verify(data: bytes, trust: Trust, options: Options, report: Report) -> None:
-    """Tells by content what it is, and checks it."""
+        return report
+    # What it is is told by its content.
     if not data:
         report.fail("input")
     elif data[:1] == b"{":
-        report.attempt(verify_turn, data, trust, options, report)
+        report.attempt(verify_turn, data, pinned, full, report)
     elif data[:11] == b"checkpoint\0":
-        report.attempt(verify_ledger, data, trust, report)
+        report.attempt(verify_ledger, data, pinned, report)
     else:
-        report.attempt(verify_bundle, data, trust, options, report)
+        report.attempt(verify_bundle, data, pinned, own, kept, full, report)
+    return report
 
 # ---- Run bundle -------------------------------------------------------------------------------------------------
 
-def verify_bundle(data: bytes, trust: Trust, options: Options, report: Report) -> None:
+def verify_bundle(
+    data: bytes, trust: Trust, ledger: bytes | None, receipts: list[dict[str, Any]], full: bool, report: Report
+) -> None:
     """The ten checks, in their order. What is unusable is looked for before all else, since it is gravest."""
     members = read_bundle(data)
-    receipts = read_receipts(options.receipts) if options.receipts is not None else []
-    own = Report()  # of check 7, read here because of what is unusable
-    copy = Copy.open(options.ledger, trust, own) if options.ledger is not None else None
+    own = Report()  # of check 7
+    copy = Copy.open(ledger, trust, own) if ledger is not None else None
     # 1. Container. What the manifest misses is told in its place. What a seal lacks has words of its own.
     if not trust.given:
         report.fail("no_trust")
@@ -170,7 +165,7 @@ def verify_bundle(data: bytes, trust: Trust, options: Options, report: Report) -
         if run.frames and receipt["run"] == run.run and (seq >= len(hashes) or hashes[seq].hex() != receipt["hash"]):
             report.fail("receipt", seq)
     report.attempt(check_submitted, run.frames, trust, run.hashes[:1])
-    states, disclosed = check_payloads(members, history, options.full, report)
+    states, disclosed = check_payloads(members, history, full, report)
     check_manifest(members, run, states, disclosed, trust, report)
 
 GROUPS = [
@@ -181,12 +176,10 @@ GROUPS = [
 
 def read_bundle(data: bytes) -> dict[str, bytes]:
     """All members, each once, in the one order that there is."""
-    members: dict[str, bytes] = {}
-    last: tuple[int, str] = (-1, "")
-    for name, body in tar_members(data):
-        place = (next((i for i, group in enumerate(GROUPS) if re.fullmatch(group, name)), -1), name)
-        check(place > last, "tar")
-        last, members[name] = place, body
+    members, last = {}, (-1, "")
+    for name, members[name] in tar_members(data):
+        before, last = last, (next((i for i, group in enumerate(GROUPS) if re.fullmatch(group, name)), -1), name)
+        check(last > before, "tar")
     return members
 
 def tar_members(data: bytes) -> Iterator[tuple[str, bytes]]:
@@ -222,13 +215,10 @@ class Statement:
     name: str  # NAME of the predicate
     predicate: dict[str, Any]
     subject: tuple[str, str]  # name, SHA-256
-    keyid: str
     sig: bytes
     signed: bytes  # the bytes under the signature
-
-    @property
-    def leaf(self) -> bytes:
-        return leaf_hash(self.raw)
+    keyid = property(lambda self: self.predicate["signer"]["keyid"])
+    leaf = property(lambda self: leaf_hash(self.raw))
 
     @property
     def time(self) -> str:
@@ -255,9 +245,9 @@ class Statement:
             need(predicate["signer"].get("keyid") == signature["keyid"])
         except ValueError:
             raise Fault("statement") from None
-        sig, digest = base64.b64decode(signature["sig"]), subject["digest"]["sha256"]
         signed = b"DSSEv1 28 application/vnd.in-toto+json %d " % len(payload) + payload
-        return Statement(raw, kind[1], predicate, (subject["name"], digest), signature["keyid"], sig, signed)
+        of = (subject["name"], subject["digest"]["sha256"])
+        return Statement(raw, kind[1], predicate, of, base64.b64decode(signature["sig"]), signed)
 
     def check_signer(self, trust: Trust, origin: str | None, code: str) -> None:
         """Somebody pinned has to answer for it, in this tenant and ledger: `signer_unknown`, or `code`."""
@@ -278,16 +268,6 @@ class Statement:
             rules, subject = PREDICATE_RULES[self.name]
             check(shape(said, more=True, **rules) and subject(said, *self.subject), "statement")
 
-def of_run(said: dict[str, Any], name: str, digest: str) -> bool:
-    return (name, digest) == (said["run"], genesis(said["tenant"], said["run"]).hex())
-
-def of_key(said: dict[str, Any], name: str, digest: str) -> bool:
-    return name == digest == said["keyid"] == sha256(base64.b64decode(said["spki"])).hex()
-
-def of_hold(said: dict[str, Any], name: str, digest: str) -> bool:
-    tenant = said["tenant"]
-    return of_run(said, name, digest) if "run" in said else (name, digest) == (tenant, sha256(tenant.encode()).hex())
-
 def revokes(statement: Statement, keyid: str) -> bool:
     said = statement.predicate
     return statement.name == "key" and (said["action"], said["role"], said["keyid"]) == ("revoked", "seal", keyid)
@@ -295,15 +275,11 @@ def revokes(statement: Statement, keyid: str) -> bool:
 def check_seal(raw: bytes, trust: Trust, report: Report) -> tuple[Statement | None, bool]:
     """Check 2: the seal, or None where it is not one; and whether it is not by a stranger."""
     seal = report.attempt(Statement.parse, raw)
-    if seal is None or seal.name != "run-seal":
-        if seal:
-            report.fail("statement")
+    if seal is None:
         return None, False
-    before = len(report.faults)
-    report.attempt(seal.check_signer, trust, None, "seal_signature")
-    known, before = len(report.faults) == before, len(report.faults)
-    report.attempt(seal.check_members)
-    return (seal if len(report.faults) == before else None), known
+    known = report.holds(seal.check_signer, trust, None, "seal_signature")
+    good = report.holds(seal.check_members) and report.holds(check, seal.name == "run-seal", "statement")
+    return (seal if good else None), known
 
 def check_seal_proof(seal: Statement, raw: bytes | None, trust: Trust, report: Report) -> Proof | None:
     """Check 3."""
@@ -316,11 +292,9 @@ def check_seal_proof(seal: Statement, raw: bytes | None, trust: Trust, report: R
         return None
     report.faults += proof.faults(seal, seal.predicate["ledger"]["origin"], trust)
     if trust.logs and trust.anchor is not None:
-        sealed, reach = seconds(seal.time), timedelta(seconds=trust.anchor)
-        within = (sealed - timedelta(seconds=300), sealed + reach)
-        times = proof.note.cosigned(trust)
-        if not trust.satisfied({name for name, time in times if within[0] <= unix(time) <= within[1]}):
-            report.fail("time_anchor")
+        first, last = (seconds(seal.time) + timedelta(seconds=after) for after in (-300, trust.anchor))
+        timely = {name for name, time in proof.note.cosigned(trust) if first <= unix(time) <= last}
+        report.attempt(check, trust.satisfied(timely), "time_anchor")
     return proof
 
 def check_seal_frames(seal: Statement, run: Chain) -> None:
@@ -334,17 +308,16 @@ def check_seal_frames(seal: Statement, run: Chain) -> None:
     check(seal.subject[1] == sha256(run.file).hex(), "seal_subject")
     kinds = [frame.value["kind"] for frame in run.frames]
     outcomes = [frame.value["body"]["status"] for frame in run.frames if frame.value["kind"] == "outcome"]
-    summary = {
-        "run_no": run.number,
-        "opened_at": first["at"],
-        "kinds": {kind: kinds.count(kind) for kind in set(kinds)},
-        "outcome": outcomes[-1] if outcomes else "unknown",
-    }
-    check(all(said[name] == value for name, value in summary.items()), "seal_summary")
     count, erased, missing = (said["payloads"][name] for name in ("count", "erased", "missing"))
-    check(count == len(run.payloads) and erased + missing <= count, "seal_summary")
-    check(said["sealed_at"] >= last["at"], "seal_summary")
-    check((said["completeness"] == "interrupted") == (last["kind"] != "session_end"), "seal_summary")
+    check(
+        (said["run_no"], said["opened_at"], count) == (run.number, first["at"], len(run.payloads))
+        and said["kinds"] == {kind: kinds.count(kind) for kind in set(kinds)}
+        and said["outcome"] == ["unknown", *outcomes][-1]
+        and (said["completeness"] == "interrupted") == (last["kind"] != "session_end")
+        and said["sealed_at"] >= last["at"]
+        and erased + missing <= count,
+        "seal_summary",
+    )
 
 # ---- Frames -----------------------------------------------------------------------------------------------------
 
@@ -352,10 +325,7 @@ def check_seal_frames(seal: Statement, run: Chain) -> None:
 class Frame:
     value: dict[str, Any]
     hash: bytes
-
-    @property
-    def seq(self) -> int:
-        return self.value["seq"]
+    seq = property(lambda self: self.value["seq"])
 
 @dataclass
 class Chain:
@@ -388,13 +358,10 @@ class Chain:
         """Reads the next frame and checks that it may stand here."""
         value, seq = self.read_one(line)
         before = self.frames[-1] if self.frames else None
-        first = before.value if before else value
-        check((value["tenant"], value["run"]) == (first["tenant"], first["run"]), "frame_scope", seq)
-        if self.alone:
-            check(value.get("turn") == first.get("turn"), "frame_scope", seq)
-            check(before is None or value["seq"] > before.seq, "frame_seq", seq)
-        else:
-            check(value["seq"] == len(self.frames), "frame_seq", seq)
+        first, scope = before.value if before else value, ["tenant", "run", *(["turn"] if self.alone else [])]
+        check(all(value.get(name) == first.get(name) for name in scope), "frame_scope", seq)
+        next_seq = before.seq + 1 if before else 0
+        check(value["seq"] >= next_seq if self.alone else value["seq"] == next_seq, "frame_seq", seq)
         if before is None and not self.alone:
             check(value["prev"] == genesis(value["tenant"], value["run"]).hex(), "frame_prev", 0)
         elif before and value["seq"] == before.seq + 1:
@@ -424,7 +391,7 @@ class Chain:
         body = value.get("body")
         session = value.get("kind") == "session" and isinstance(body, dict)
         check(value.get("onrecord") == "frame/1" and not (session and body.get("suite") != SUITE), "suite", seq)
-        check(is_frame(value), "frame_shape", seq)
+        check(shape(value, **FRAME_RULES) and shape(body, more=True, **BODY_RULES.get(value["kind"], {})), "frame_shape", seq)
         return value, value["seq"] if self.alone else seq
 
     def fits(self, value: dict[str, Any]) -> bool:
@@ -540,12 +507,8 @@ class Note:
 
     def cosigned(self, trust: Trust) -> list[tuple[str, int]]:
         """The witnesses' names in the trust file and their times in seconds."""
-        return [
-            (name, int.from_bytes(signature[:8], "big"))
-            for name, witness in trust.witnesses.items()
-            for signature in self.by(witness)
-            if self.cosigns(witness, signature)
-        ]
+        all_of_them = ((name, witness, sig) for name, witness in trust.witnesses.items() for sig in self.by(witness))
+        return [(name, int.from_bytes(sig[:8], "big")) for name, witness, sig in all_of_them if self.cosigns(witness, sig)]
 
     def quorum_fault(self, trust: Trust) -> Iterator[Fault]:
         if trust.logs and not trust.satisfied({name for name, _ in self.cosigned(trust)}):
@@ -579,10 +542,11 @@ class Proof:
             yield Fault("ledger_inclusion")
         if origin not in (None, self.note.origin):
             yield Fault("checkpoint_origin")
-        if entry.name == "run-seal" and entry.predicate["ledger"]["open_index"] >= self.index:
-            yield Fault("ledger_order")
-        if entry.name == "run-seal" and trust.ended(entry.keyid, self.index):
-            yield Fault("key_revoked")
+        if entry.name == "run-seal":
+            if entry.predicate["ledger"]["open_index"] >= self.index:
+                yield Fault("ledger_order")
+            if trust.ended(entry.keyid, self.index):
+                yield Fault("key_revoked")
         yield from self.note.quorum_fault(trust)
 
 @dataclass
@@ -675,12 +639,13 @@ class History:
         if name in ("run-seal", "run-head", "erasure"):
             check(run.agrees(statement), "run_head")
 
-    def certified(self, index: int, commit: str, seq: int, tier: int) -> bool:
-        """Whether the entry of this index is a certificate of erasure that covers the payload."""
+    def certified(self, line: dict[str, Any]) -> bool:
+        """Whether the entry that is named is a certificate of erasure that covers the payload."""
         for proof, statement in self.entries:
-            if proof.index == index and statement.name == "erasure":
-                said = statement.predicate
-                return seq < said["size"] and (said["tier"] == tier if "tier" in said else commit in said["commits"])
+            if proof.index == line["index"] and statement.name == "erasure":
+                said, tier = statement.predicate, line["payload"]["tier"]
+                covered = said["tier"] == tier if "tier" in said else line["commit"] in said["commits"]
+                return covered and line["seq"] < said["size"]
         return False
 
 @dataclass
@@ -701,8 +666,7 @@ class Holds:
 def verify_ledger(data: bytes, trust: Trust, report: Report) -> None:
     if not trust.given:
         report.fail("no_trust")
-    copy = Copy.read(data, trust, report)
-    if copy:
+    if copy := Copy.read(data, trust, report):
         ledger = Entries(copy.note.origin, trust)
         for index, raw in enumerate(copy.entries):
             report.attempt(ledger.add, index, raw)
@@ -721,15 +685,13 @@ class Copy:
         members = tar_members(data)
         name, body = next(members, ("", b""))
         check(name == "checkpoint", "tar")
-        note = report.attempt(Note.parse, body)
-        if note is None:
-            return None
-        faults = list(note.faults(trust)) + ([] if trust.logs or not trust.given else [Fault("signer_unknown")])
+        note = Note.parse(body)
+        report.attempt(check, trust.logs or not trust.given, "signer_unknown")
+        faults = list(note.faults(trust))
         report.faults += faults
         if any(fault.code == "checkpoint_signature" for fault in faults):
             return None
-        if note.size == 0:
-            report.fail("no_entries")
+        report.attempt(check, note.size > 0, "no_entries")
         plan = list(tiles(note.size))
         names = [f"tile/{level}/{name}" for level, name, _ in plan]
         names += [f"tile/entries/{name}" for level, name, _ in plan if level == 0]
@@ -737,19 +699,17 @@ class Copy:
         check(list(found) == names, "tar")
         entries = [entry for name in names if name.startswith("tile/e") for entry in split_entries(found[name])]
         hashes = [leaf_hash(entry) for entry in entries]
-        if len(entries) != note.size or merkle_root(hashes) != note.root:
-            report.fail("ledger_root")
+        report.attempt(check, len(entries) == note.size and merkle_root(hashes) == note.root, "ledger_root")
         for level in range(8):
-            if b"".join(found[f"tile/{level}/{name}"] for of, name, _ in plan if of == level) != b"".join(hashes):
-                report.fail("ledger_tile")
+            tile = b"".join(found[f"tile/{level}/{name}"] for of, name, _ in plan if of == level)
+            report.attempt(check, tile == b"".join(hashes), "ledger_tile")
             hashes = [merkle_root(hashes[i : i + 256]) for i in range(0, len(hashes) - 255, 256)]
         return Copy(note, entries)
 
     @staticmethod
     def open(data: bytes, trust: Trust, report: Report) -> Copy | None:
         """One's own copy has to hang together itself. Its faults about other runs are not held against this one."""
-        copy = Copy.read(data, trust, report)
-        if copy:
+        if copy := report.attempt(Copy.read, data, trust, report):
             report.faults += copy.note.quorum_fault(trust)
             answered = ((i, Report().attempt(read_entry, e, copy.note.origin, trust)) for i, e in enumerate(copy.entries))
             copy.statements = [(index, statement) for index, statement in answered if statement]
@@ -867,27 +827,22 @@ def check_payloads(
         for raw in lines_of(members["disclosures.ndjson"], "disclosures"):
             line = canonical(raw, DISCLOSURE_LINE, "disclosures", **DISCLOSURE)
             yield {**line, "data": members.get(f"payloads/{line['commit']}")}
-    if "disclosures.ndjson" not in members or "frames.ndjson" not in members:
-        return {}, set()
-    lines = report.attempt(read_disclosures, read(), history.run)
+    known = "disclosures.ndjson" in members and "frames.ndjson" in members
+    lines = report.attempt(read_disclosures, read(), history.run) if known else None
     if lines is None:
         return {}, set()
     check_states(lines, history, full, report)
-    states = {state: sum(line["state"] == state for line in lines) for state in STATES}
     disclosed = {line["commit"] for line in lines if line["state"] == "disclosed"}
-    if any(name.startswith("payloads/") and name[9:] not in disclosed for name in members):
-        report.fail("disclosures")
-    return states, disclosed
+    report.attempt(check, all(name[9:] in disclosed for name in members if name.startswith("payloads/")), "disclosures")
+    return {state: sum(line["state"] == state for line in lines) for state in STATES}, disclosed
 
 def read_disclosures(lines: Iterator[dict[str, Any]], run: Chain) -> list[dict[str, Any]]:
     """One line for each payload, in their order, with the members of its state; and the payload beside it."""
-    found = []
-    payloads = iter(run.payloads.items())
+    found, payloads = [], iter(run.payloads.items())
     for line in lines:
-        extra = {"disclosed": ["salt"], "erased": ["index"]}.get(line["state"], [])
-        check(sorted(line.keys() - {"data"}) == sorted(["commit", "state", *extra]), "disclosures")
+        extra = {"disclosed": {"salt"}, "erased": {"index"}}.get(line["state"], set())
         commit, (seq, payload) = next(payloads, ("", (0, {})))
-        check(line["commit"] == commit, "disclosures")
+        check(line.keys() - {"data"} == {"commit", "state"} | extra and line["commit"] == commit, "disclosures")
         check((line["state"] == "not_kept") == (payload.get("kept") is False), "disclosures", seq)
         found.append({**line, "seq": seq, "payload": payload})
     check(len(found) == len(run.payloads), "disclosures")
@@ -898,23 +853,18 @@ def check_states(lines: list[dict[str, Any]], history: History | None, full: boo
     def opens(line: dict[str, Any]) -> bool:
         salted = b"onrecord/payload/1\n" + bytes.fromhex(line["salt"]) + line["data"]
         return sha256(salted).hex() == line["commit"] and padded(len(line["data"])) == line["payload"]["size"]
-    def is_bad(line: dict[str, Any], code: str) -> bool:
-        there = line["state"] == "disclosed" and line["data"] is not None
-        match code, line["state"]:
-            case "payload_commit", "disclosed":
-                return there and not opens(line)
-            case "payload_missing", "disclosed" | "missing":
-                return not there
-            case "erasure_uncertified", "erased":
-                place = (line["index"], line["commit"], line["seq"], line["payload"]["tier"])
-                return history is not None and not history.certified(*place)
-            case "payload_withheld", "withheld":
-                return full
-        return False
-    for code in ("payload_commit", "payload_missing", "erasure_uncertified", "payload_withheld"):
-        for line in lines:
-            if is_bad(line, code):
-                report.fail(code, line["seq"])
+    def told(state: str) -> list[dict[str, Any]]:
+        return [line for line in lines if line["state"] == state]
+    here = [line for line in told("disclosed") if line["data"] is not None]
+    missing = [line for line in lines if line["state"] == "missing" or line["state"] == "disclosed" and line not in here]
+    for code, bad in (
+        ("payload_commit", (line for line in here if not opens(line))),
+        ("payload_missing", missing),
+        ("erasure_uncertified", (line for line in told("erased") if history and not history.certified(line))),
+        ("payload_withheld", told("withheld") if full else []),
+    ):
+        for line in bad:
+            report.fail(code, line["seq"])
 
 def padded(length: int) -> int:
     step = 256 if length + 1 <= 65_536 else 4_096
@@ -936,17 +886,15 @@ def check_manifest(
         check(statement.name == "export", "statement")
         check(manifest is None or statement.subject[1] == sha256(manifest).hex(), "manifest")
         said = statement.predicate
-        if not run.frames:
-            return
-        check((said["tenant"], said["run"]) == (run.tenant, run.run), "export")
-        check(all(said["payloads"][state] == count for state, count in states.items()), "export")
+        if run.frames:
+            check((said["tenant"], said["run"]) == (run.tenant, run.run), "export")
+            check(all(said["payloads"][state] == count for state, count in states.items()), "export")
     report.attempt(rest)
 
 def check_manifest_lines(manifest: bytes, members: dict[str, bytes], disclosed: set[str], report: Report) -> None:
     """Every member before it, in its order. A name that is not here is missing, unless that was said in other words."""
-    codes = {fault.code for fault in report.faults}
     said = {"seal.dsse.json", *(f"payloads/{commit}" for commit in disclosed)}
-    if codes & {"unsealed", "ledger_missing"}:
+    if any(fault.code in ("unsealed", "ledger_missing") for fault in report.faults):
         said.add("seal.tlog-proof")
     names = []
     for line in lines_of(manifest, "manifest"):
@@ -962,7 +910,7 @@ def check_manifest_lines(manifest: bytes, members: dict[str, bytes], disclosed: 
 
 # ---- Turn proof -------------------------------------------------------------------------------------------------
 
-def verify_turn(data: bytes, trust: Trust, options: Options, report: Report) -> None:
+def verify_turn(data: bytes, trust: Trust, full: bool, report: Report) -> None:
     """One turn shown alone."""
     value = canonical(
         data, TURN_PROOF, "input", onrecord=one_of("turn-proof/1"), frames=list_of(is_str, 1), path=list_of(is_hex),
@@ -978,15 +926,11 @@ def verify_turn(data: bytes, trust: Trust, options: Options, report: Report) -> 
     if report.attempt(lambda: [chain.place(text.encode()) for text in value["frames"]]) is None or seal is None:
         return
     said, end = seal.predicate, chain.frames[-1]
-    closed = end.value["kind"] == "turn_end"
-    if not closed:
-        report.fail("turn_open")
-    if (said["tenant"], said["run"]) != (chain.tenant, chain.run):
-        report.fail("seal_scope")
+    closed = report.holds(check, end.value["kind"] == "turn_end", "turn_open")
+    report.attempt(check, (said["tenant"], said["run"]) == (chain.tenant, chain.run), "seal_scope")
     report.attempt(check_submitted, chain.frames, trust, [])
-    path = [bytes.fromhex(node) for node in value["path"]]
-    if closed and inclusion_root(end.hash, end.seq, said["size"], path) != bytes.fromhex(said["root"]):
-        report.fail("turn_inclusion", end.seq)
+    root = inclusion_root(end.hash, end.seq, said["size"], [bytes.fromhex(node) for node in value["path"]])
+    report.attempt(check, not closed or root == bytes.fromhex(said["root"]), "turn_inclusion", end.seq)
     def disclosures() -> Iterator[dict[str, Any]]:
         for line in value["disclosures"]:
             check((line["state"] == "disclosed") == ("data" in line), "disclosures")
@@ -998,7 +942,7 @@ def verify_turn(data: bytes, trust: Trust, options: Options, report: Report) -> 
         states = [("not_kept" if "kept" in payload else "withheld", seq) for seq, payload in chain.payloads.values()]
         lines = [{"state": state, "seq": seq} for state, seq in states]
     if lines is not None:
-        check_states(lines, None, options.full, report)
+        check_states(lines, None, full, report)
 
 # ---- Trust file -------------------------------------------------------------------------------------------------
 
@@ -1036,10 +980,8 @@ class Trust:
     agent_keys: dict[str, tuple[str, bytes]] = field(default_factory=dict)  # by key id: actor, key
     anchor: int | None = None
 
-    @property
-    def asks_ledger(self) -> bool:
-        """Whether proofs have to be there: not if there are no `log` lines. Without a file nothing is waived."""
-        return bool(self.logs) or not self.given
+    # Whether proofs have to be there: not if there are no `log` lines. Without a file nothing is waived.
+    asks_ledger = property(lambda self: bool(self.logs) or not self.given)
 
     @staticmethod
     def parse(data: bytes) -> Trust:
@@ -1137,18 +1079,12 @@ def shape(value: Any, /, more: bool = False, **rules: Rule) -> bool:
 
 def text(pattern: str) -> Rule:
     return lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None
-
 def one_of(*words: str) -> Rule:
     return lambda value: isinstance(value, str) and value in words
-
 def list_of(rule: Rule, least: int = 0) -> Rule:
     return lambda value: isinstance(value, list) and len(value) >= least and all(map(rule, value))
-
-def is_natural(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-def is_positive(value: Any) -> bool:
-    return is_natural(value) and value > 0
+def object_of(more: bool = False, **rules: Rule) -> Rule:
+    return lambda value: shape(value, more, **rules)
 
 def is_base64(value: Any) -> bool:
     """Standard alphabet, padded, unused bits zero."""
@@ -1156,7 +1092,6 @@ def is_base64(value: Any) -> bool:
         return isinstance(value, str) and base64.b64encode(base64.b64decode(value, validate=True)).decode() == value
     except ValueError:
         return False
-
 def base64_of(length: int) -> Rule:
     return lambda value: is_base64(value) and len(base64.b64decode(value)) == length
 
@@ -1177,134 +1112,122 @@ def unix(time: int) -> timedelta:
     """The same of a number of seconds; those after the year 9999 are all alike."""
     return seconds("1970-01-01T00:00:00.000000Z") + timedelta(seconds=min(time, 10**12))
 
-def is_redaction(value: Any) -> bool:
-    known = shape(
-        value, kind=is_str, rule=is_str, rules=is_str, fingerprint=Maybe(is_hex), pointer=Maybe(is_pointer),
-        range=Maybe(lambda v: list_of(is_natural)(v) and len(v) == 2 and v[0] < v[1]),
-    )
-    return known and ("pointer" in value) != ("range" in value)
-
-def is_link(value: Any) -> bool:
-    rel = one_of(*"derived_from observed_by selected_by caused verified_by replaced cancelled answers uses".split())
-    return shape(value, rel=rel, seq=is_natural) or shape(value, rel=rel, run=is_ulid, hash=is_hex)
-
-def is_frame(value: Any) -> bool:
-    """One frame alone; `suite` was asked before."""
-    if not shape(value, **FRAME_RULES):
-        return False
-    if value["kind"] == "session":
-        return shape(value["body"], nonce=is_hex, run_no=is_positive, ledger=is_origin, more=True)
-    return value["kind"] != "outcome" or shape(value["body"], status=one_of(*OUTCOMES), more=True)
-
 is_str: Rule = lambda value: isinstance(value, str)
 is_dict: Rule = lambda value: isinstance(value, dict)
 is_list: Rule = lambda value: isinstance(value, list)
+is_natural: Rule = lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0
+is_positive: Rule = lambda value: is_natural(value) and value > 0
 is_tier: Rule = lambda value: is_natural(value) and value <= 3
 is_hex = text("[0-9a-f]{64}")
 is_tenant = text("t_[0-9a-z]{12,32}")
 is_ulid = text("[0-7][0-9A-HJKMNP-TV-Z]{25}")
-is_name = text(r"[\x21-\x2a\x2c-\x7e]+")
+is_name = text(r"[\x21-\x2a\x2c-\x7e]+")  # of a log or witness
 is_origin = text(r"(?=.{1,255}$)[\x21-\x2a\x2c-\x7e]+/t/[\x21-\x2a\x2c-\x2e\x30-\x7e]+")
 is_actor_id = text(r"[^\x00-\x1f\x7f-\x9f]{1,200}")
 is_decimal: Rule = lambda value: text("0|[1-9][0-9]{0,19}")(value) and int(value) < 2**64
-is_pointer = text(r"(?s)(/([^~/]|~[01])*)*")
-is_actor: Rule = lambda value: shape(value, type=one_of(*ACTORS), id=is_actor_id, keyid=Maybe(is_hex))
-is_run_hash: Rule = lambda value: shape(value, run=is_ulid, hash=is_hex, more=True)
-ACTORS = ("agent", "human", "system", "tool", "verifier", "importer")
 OUTCOMES = ("completed", "failed", "cancelled")
-
-PAYLOAD_RULES: dict[str, Rule] = {
-    "name": text("[a-z][a-z0-9_.-]{0,63}"),
-    "media": text(r"[\x20-\x7e]{1,127}"),
-    "size": lambda value: is_positive(value) and value % (256 if value <= 65_536 else 4_096) == 0,
-    "commit": is_hex,
-    "tier": is_tier,
-    "redactions": Maybe(list_of(is_redaction, 1)),
-    "kept": Maybe(lambda value: value is False),
+is_actor = object_of(
+    type=one_of("agent", "human", "system", "tool", "verifier", "importer"), id=is_actor_id, keyid=Maybe(is_hex)
+)
+RELATIONS = one_of(*"derived_from observed_by selected_by caused verified_by replaced cancelled answers uses".split())
+to_frame, to_other_run = object_of(rel=RELATIONS, seq=is_natural), object_of(rel=RELATIONS, run=is_ulid, hash=is_hex)
+REDACTION: dict[str, Rule] = {
+    "kind": is_str, "rule": is_str, "rules": is_str, "fingerprint": Maybe(is_hex),
+    "pointer": Maybe(text(r"(?s)(/([^~/]|~[01])*)*")),
+    "range": Maybe(lambda value: list_of(is_natural)(value) and len(value) == 2 and value[0] < value[1]),
 }
+is_redaction: Rule = lambda value: shape(value, **REDACTION) and ("pointer" in value) != ("range" in value)
+is_payload = object_of(
+    name=text("[a-z][a-z0-9_.-]{0,63}"), media=text(r"[\x20-\x7e]{1,127}"), commit=is_hex, tier=is_tier,
+    size=lambda value: is_positive(value) and value % (256 if value <= 65_536 else 4_096) == 0,
+    redactions=Maybe(list_of(is_redaction, 1)), kept=Maybe(lambda value: value is False),
+)
 FRAME_RULES: dict[str, Rule] = {
     "onrecord": is_str, "tenant": is_tenant, "run": is_ulid, "seq": is_natural, "prev": is_hex, "kind": one_of(*KINDS),
-    "key": text(r"[\x20-\x7e]{1,200}"),
-    "at": is_time, "occurred_at": Maybe(is_time), "turn": Maybe(is_positive), "actor": is_actor, "body": is_dict,
-    "payloads": Maybe(list_of(lambda value: shape(value, **PAYLOAD_RULES), 1)),
-    "links": Maybe(list_of(is_link, 1)),
-    "trace": Maybe(lambda value: shape(
-        value, trace_id=text("(?!0{32})[0-9a-f]{32}"), span_id=text("(?!0{16})[0-9a-f]{16}")
-    )),
-    "submitted": Maybe(lambda value: shape(value, keyid=is_hex, n=is_positive, sig=base64_of(64))),
+    "key": text(r"[\x20-\x7e]{1,200}"), "at": is_time, "occurred_at": Maybe(is_time), "turn": Maybe(is_positive),
+    "actor": is_actor, "body": is_dict, "payloads": Maybe(list_of(is_payload, 1)),
+    "links": Maybe(list_of(lambda value: to_frame(value) or to_other_run(value), 1)),
+    "trace": Maybe(object_of(trace_id=text("(?!0{32})[0-9a-f]{32}"), span_id=text("(?!0{16})[0-9a-f]{16}"))),
+    "submitted": Maybe(object_of(keyid=is_hex, n=is_positive, sig=base64_of(64))),
 }
-
+BODY_RULES = {
+    "session": {"nonce": is_hex, "run_no": is_positive, "ledger": is_origin}, "outcome": {"status": one_of(*OUTCOMES)}
+}
 DISCLOSURE: dict[str, Rule] = {
     "commit": is_hex, "state": one_of(*STATES), "salt": Maybe(is_hex), "index": Maybe(is_natural)
 }
+is_run_hash = object_of(more=True, run=is_ulid, hash=is_hex)
+# Members of predicates, which mean the same in all of them but for those that are given below.
+MEMBERS: dict[str, Rule] = {
+    "run": is_ulid, "size": is_natural, "head": is_hex, "root": is_hex, "run_no": is_positive, "by": is_actor,
+    "kinds": lambda value: is_dict(value) and all(k in KINDS and is_natural(n) for k, n in value.items()),
+    "outcome": one_of(*OUTCOMES, "unknown"), "completeness": one_of("full", "sampled", "interrupted"),
+    "ledger": object_of(more=True, origin=is_origin, open_index=is_natural), "previous": is_run_hash,
+    "role": is_str, "keyid": is_hex, "spki": is_base64, "tier": is_tier, "commits": list_of(is_hex, 1),
+    "count": is_natural, "entries": is_natural, "version": is_natural, "erasure": is_ulid,
+    "decision": one_of("promoted", "rejected"), "evidence": list_of(is_run_hash), "scope": one_of("run"),
+    **dict.fromkeys("matter method policy reason purpose release".split(), is_str),
+    **dict.fromkeys("at opened_at sealed_at requested_at".split(), is_time),
+    **dict.fromkeys("keys_destroyed_at removed_at final_at backups_dead_at".split(), is_time),
+}
 
-def counts(*names: str) -> Rule:
-    return lambda value: shape(value, more=True, **{name: is_natural for name in names})
+def members(names: str, **others: Rule) -> dict[str, Rule]:
+    """Rules by the names of members, those with `?` optional."""
+    rules = {name.rstrip("?"): others.get(name.rstrip("?"), MEMBERS.get(name.rstrip("?"))) for name in names.split()}
+    return {name: Maybe(rule) if f"{name}?" in names.split() else rule for name, rule in rules.items() if rule}
 
-def called(expected: str, rule: Callable[[dict[str, Any]], bool] = lambda said: True) -> Callable[..., bool]:
-    return lambda said, name, digest: name == expected and rule(said)
+def called(expected: str, size: Rule = lambda value: True) -> Callable[..., bool]:
+    return lambda said, name, digest: name == expected and size(said.get("size"))
 
-STATE: dict[str, Rule] = {"run": is_ulid, "size": is_natural, "head": is_hex, "root": is_hex}
-BY_AT: dict[str, Rule] = {"by": is_actor, "at": is_time}
-COMMITS = list_of(is_hex, 1)
-RUN_STATEMENTS = ("run-open", "run-head", "run-seal", "hold", "erasure", "access", "export")  # those about one run
+def of_run(said: dict[str, Any], name: str, digest: str) -> bool:
+    return (name, digest) == (said["run"], genesis(said["tenant"], said["run"]).hex())
+
+def of_run_or_tenant(said: dict[str, Any], name: str, digest: str) -> bool:
+    tenant = said["tenant"]
+    return of_run(said, name, digest) if "run" in said else (name, digest) == (tenant, sha256(tenant.encode()).hex())
+
+def of_key(said: dict[str, Any], name: str, digest: str) -> bool:
+    return name == digest == said["keyid"] == sha256(base64.b64decode(said["spki"])).hex()
+
+def of_run_and_one(one: str) -> Callable[..., bool]:
+    return lambda said, *subject: of_run(said, *subject) and (one in said) != ("commits" in said)
+
+STATE, RUN_STATEMENTS = "run size head root ", "run-open run-head run-seal hold erasure access export".split()
 # By NAME: the members of a predicate besides those that all have, and what holds between it and its subject.
-PREDICATE_RULES: dict[str, tuple[dict[str, Rule], Callable[[dict[str, Any], str, str], bool]]] = {
-    "run-open": (
-        {**STATE, "run_no": is_positive, "at": is_time},
-        called("frames.ndjson", lambda said: said["size"] == 1),
-    ),
-    "run-head": ({**STATE, "at": is_time}, called("frames.ndjson", lambda said: said["size"] > 0)),
+PREDICATE_RULES: dict[str, tuple[dict[str, Rule], Callable[..., bool]]] = {
+    "run-open": (members(STATE + "run_no at"), called("frames.ndjson", lambda size: size == 1)),
+    "run-head": (members(STATE + "at"), called("frames.ndjson", is_positive)),
     "run-seal": (
-        {
-            **STATE, "run_no": is_positive, "opened_at": is_time, "sealed_at": is_time,
-            "outcome": one_of(*OUTCOMES, "unknown"), "completeness": one_of("full", "sampled", "interrupted"),
-            "kinds": lambda value: is_dict(value) and all(k in KINDS and is_natural(n) for k, n in value.items()),
-            "payloads": counts("count", "erased", "missing"), "previous": Maybe(is_run_hash),
-            "ledger": lambda value: shape(value, origin=is_origin, open_index=is_natural, more=True),
-        },
+        members(
+            STATE + "run_no opened_at sealed_at outcome completeness kinds payloads ledger previous?",
+            payloads=object_of(more=True, count=is_natural, erased=is_natural, missing=is_natural),
+        ),
         called("frames.ndjson"),
     ),
     "key": (
-        {
-            "action": one_of("added", "revoked"), "role": one_of("seal", "agent", "ledger", "witness"),
-            "keyid": is_hex, "spki": is_base64, "at": is_time, "reason": Maybe(is_str),
-        },
+        members(
+            "action role keyid spki at reason?",
+            action=one_of("added", "revoked"), role=one_of("seal", "agent", "ledger", "witness"),
+        ),
         of_key,
     ),
-    "hold": ({"action": one_of("set", "released"), "matter": is_str, "run": Maybe(is_ulid), **BY_AT}, of_hold),
-    "erasure": (
-        {
-            **STATE, "tier": Maybe(is_tier), "commits": Maybe(COMMITS), "count": is_natural, "method": is_str,
-            "policy": is_str, "reason": is_str, **BY_AT,
-        },
-        lambda said, *subject: of_run(said, *subject) and ("tier" in said) != ("commits" in said),
-    ),
+    "hold": (members("action matter run? by at", action=one_of("set", "released")), of_run_or_tenant),
+    "erasure": (members(STATE + "tier? commits? count method policy reason by at"), of_run_and_one("tier")),
     "disposal": (
-        {
-            "erasure": is_ulid, "scope": one_of("payloads", "subject", "tier", "tenant"), "count": is_natural,
-            "entries": is_natural, "policy": is_str, "reason": is_str, "requested_at": is_time,
-            "keys_destroyed_at": Maybe(is_time), "removed_at": Maybe(is_time), "final_at": Maybe(is_time),
-            "backups_dead_at": Maybe(is_time), **BY_AT,
-        },
+        members(
+            "erasure scope count entries policy reason by requested_at keys_destroyed_at? removed_at? final_at?"
+            " backups_dead_at? at",
+            scope=one_of("payloads", "subject", "tier", "tenant"),
+        ),
         called("erasure-entries.txt"),
     ),
-    "access": (
-        {
-            "run": is_ulid, "commits": Maybe(COMMITS), "scope": Maybe(one_of("run")), "purpose": is_str,
-            "role": Maybe(is_str), **BY_AT,
-        },
-        lambda said, *subject: of_run(said, *subject) and ("scope" in said) != ("commits" in said),
+    "access": (members("run commits? scope? purpose role? by at"), of_run_and_one("scope")),
+    "export": (
+        members("run purpose by at payloads", payloads=object_of(more=True, **dict.fromkeys(STATES, is_natural))),
+        called("MANIFEST.sha256"),
     ),
-    "export": ({"run": is_ulid, "purpose": is_str, "payloads": counts(*STATES), **BY_AT}, called("MANIFEST.sha256")),
-    "policy": ({"policy": is_str, "version": is_natural, **BY_AT}, lambda *_: True),
-    "release": (
-        {
-            "release": is_str, "decision": one_of("promoted", "rejected"), "evidence": Maybe(list_of(is_run_hash)),
-            **BY_AT,
-        },
-        lambda *_: True,
-    ),
+    "policy": (members("policy version by at"), lambda *_: True),
+    "release": (members("release decision evidence? by at"), lambda *_: True),
 }
 
 # ---- JSON: let in strictly, by the rules of json.md -------------------------------------------------------------
@@ -1369,13 +1292,10 @@ def unfit(value: Any, depth: int) -> str | None:
 
 def sha256(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
-
 def leaf_hash(data: bytes) -> bytes:
     return sha256(b"\0" + data)
-
 def node_hash(left: bytes, right: bytes) -> bytes:
     return sha256(b"\x01" + left + right)
-
 def genesis(tenant: str, run: str) -> bytes:
     return sha256(f"onrecord/genesis/1\n{tenant}\n{run}\n".encode())
 
