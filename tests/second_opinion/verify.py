@@ -1,16 +1,12 @@
 #!/usr/bin/env python3
-"""A second verifier of the evidence format, suite `onrecord-v1`.
-
-Written from `docs/spec/` and the vectors, and from none of the Rust code, so that where the two agree
-it is because the pages say so. It takes a run bundle, a turn proof or a whole ledger:
+"""A second verifier of the evidence format, suite `onrecord-v1`: of a run bundle, a turn proof or a whole ledger.
 
     verify.py [--trust FILE] [--ledger FILE] [--receipts FILE] [--full] FILE
 
-and prints one line of JSON: `exit_code`, the `code` of the first failed check of the gravest status,
-`first_bad_seq` where a frame shows it, and all `faults`. It holds whole files in memory, finds no trust file
-by itself, and says nothing about meaning: it judges the other verifier and does not replace it.
-
-Names of checks, their order and their numbers are those of `docs/spec/verification.md`.
+Written from `docs/spec/` and the vectors, and from none of the Rust code, so that where the two agree it is because
+the pages say so. It prints a line of JSON: `exit_code`, the `code` of the first failed check of the gravest status,
+`first_bad_seq` where a frame shows it, and all `faults`. It holds whole files in memory, finds no trust file by itself,
+and says nothing about meaning. Names, numbers and order of the checks are those of `docs/spec/verification.md`.
 """
 
 from __future__ import annotations
@@ -21,38 +17,38 @@ import hashlib
 import json
 import re
 import sys
+from collections import namedtuple
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import rfc8785
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+Json, Members = dict[str, Any], dict[str, bytes]
 SUITE = "onrecord-v1"
 PREDICATES = "https://onrecord.dev/attestation/"
 FRAME, ENVELOPE, PROOF = 65_536, 65_535, 65_536  # the most bytes of each
-LEDGER_LINE, DISCLOSURE_LINE, MANIFEST_LINE, TURN_PROOF = 512 * 1024, 1024, 166, 256 * 1024 * 1024
-TRUST = 1024 * 1024
+LEDGER_LINE, DISCLOSURE_LINE, MANIFEST_LINE, TURN_PROOF, TRUST = 512 * 1024, 1024, 166, 256 * 1024**2, 1024**2
 STATES = ("disclosed", "withheld", "erased", "missing", "not_kept")
 KINDS = (
     "session turn turn_end tool_call tool_result model_call model_result gate_result observation decision side_effect"
     " context retrieval memory file_version snapshot outcome session_end"
 ).split()
-UNUSABLE = "tar input usage".split()
-INCOMPLETE = (
-    "member_missing no_trust unsealed signer_unknown ledger_missing witness_quorum time_anchor open_missing ledger_behind"
-    " payload_missing erasure_uncertified payload_withheld no_entries turn_open"
-).split()
+STATUS = {"tar": 3, "input": 3, "usage": 3, **dict.fromkeys((
+    "member_missing no_trust unsealed signer_unknown ledger_missing witness_quorum time_anchor open_missing"
+    " ledger_behind payload_missing erasure_uncertified payload_withheld no_entries turn_open"
+).split(), 2)}
 
 class Fault(Exception):
     """A check that failed. `seq` is the frame that shows it; the status follows from the code."""
     def __init__(self, code: str, seq: int | None = None, status: int | None = None) -> None:
         super().__init__(code)
-        self.code, self.seq = code, seq
-        self.status = status or (3 if code in UNUSABLE else 2 if code in INCOMPLETE else 1)
+        self.code, self.seq, self.status = code, seq, status or STATUS.get(code, 1)
 
 def check(holds: Any, code: str, seq: int | None = None) -> None:
     if not holds:
@@ -62,14 +58,11 @@ def check(holds: Any, code: str, seq: int | None = None) -> None:
 class Report:
     """What was found, in the order of the checks."""
     faults: list[Fault] = field(default_factory=list)
-
     def fail(self, code: str, seq: int | None = None) -> None:
         self.faults.append(Fault(code, seq))
-
-    def miss_member(self) -> None:
+    def need_member(self, here: bool) -> None:
         """Part of check 1, wherever it is noticed."""
-        self.faults.insert(0, Fault("member_missing"))
-
+        self.faults[:0] = [] if here else [Fault("member_missing")]
     def attempt(self, step: Callable[..., Any], *arguments: Any) -> Any:
         """What the step returns, or None and its fault in the report."""
         try:
@@ -77,19 +70,14 @@ class Report:
         except Fault as fault:
             self.faults.append(fault)
             return None
-
     def holds(self, step: Callable[..., Any], *arguments: Any) -> bool:
         before = len(self.faults)
         self.attempt(step, *arguments)
         return len(self.faults) == before
-
-    def verdict(self) -> dict[str, Any]:
-        for status in (3, 1, 2):
-            for fault in self.faults:
-                if fault.status == status:
-                    found = {"exit_code": status, "code": fault.code}
-                    return found if fault.seq is None else {**found, "first_bad_seq": fault.seq}
-        return {"exit_code": 0, "code": "verified"}
+    def verdict(self) -> Json:
+        worst = min(self.faults, key=lambda fault: [3, 1, 2].index(fault.status), default=None)
+        found = {"exit_code": worst.status, "code": worst.code} if worst else {"exit_code": 0, "code": "verified"}
+        return {**found, "first_bad_seq": worst.seq} if worst and worst.seq is not None else found
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="A second verifier of onrecord evidence.")
@@ -105,7 +93,9 @@ def verify_files(file: Path, trust: Path | None, ledger: Path | None, receipts: 
     report = Report()
     try:
         pinned = Trust.parse(trust.read_bytes()) if trust else Trust(given=False)
-        kept = read_receipts(receipts.read_bytes()) if receipts else []
+        rules = {"run": is_ulid, "seq": is_natural, "hash": is_hex, "at": is_time}
+        lines = lines_of(receipts.read_bytes() if receipts else b"", "usage")
+        kept = [canonical(line, FRAME, "usage", **rules) for line in lines]
         own, data = ledger.read_bytes() if ledger else None, file.read_bytes()
     except (OSError, Fault):
         report.fail("usage")
@@ -122,28 +112,21 @@ def verify_files(file: Path, trust: Path | None, ledger: Path | None, receipts: 
     return report
 
 # ---- Run bundle -------------------------------------------------------------------------------------------------
-
-def verify_bundle(
-    data: bytes, trust: Trust, ledger: bytes | None, receipts: list[dict[str, Any]], full: bool, report: Report
-) -> None:
+def verify_bundle(raw: bytes, trust: Trust, ledger: bytes | None, kept: list[Json], full: bool, report: Report) -> None:
     """The ten checks, in their order. What is unusable is looked for before all else, since it is gravest."""
-    members = read_bundle(data)
+    members = read_bundle(raw)
     own = Report()  # of check 7
     copy = Copy.open(ledger, trust, own) if ledger is not None else None
     # 1. Container. What the manifest misses is told in its place. What a seal lacks has words of its own.
-    if not trust.given:
-        report.fail("no_trust")
+    report.attempt(check, trust.given, "no_trust")
     for name in ("frames.ndjson", "ledger.ndjson", "disclosures.ndjson", "MANIFEST.sha256", "export.dsse.json"):
-        if name not in members:
-            report.miss_member()
+        report.need_member(name in members)
     # 2. Seal, 3. its proof.
-    seal, proof = None, None
-    if "seal.dsse.json" in members:
+    seal, proof, known = None, None, False
+    if report.holds(check, "seal.dsse.json" in members, "unsealed"):
         seal, known = check_seal(members["seal.dsse.json"], trust, report)
-        if seal and known:
-            proof = check_seal_proof(seal, members.get("seal.tlog-proof"), trust, report)
-    else:
-        report.fail("unsealed")
+    if seal and known:
+        proof = check_seal_proof(seal, members.get("seal.tlog-proof"), trust, report)
     # 4. Frames, 5. the seal against them. After a fault there nothing else is held against them.
     run = Chain()
     if "frames.ndjson" in members:
@@ -160,7 +143,7 @@ def verify_bundle(
     if copy:
         report.attempt(check_copy, copy, history)
     # 8. Receipts and agents, 9. payloads, 10. manifest and export.
-    for receipt in receipts:
+    for receipt in kept:
         seq, hashes = receipt["seq"], run.hashes
         if run.frames and receipt["run"] == run.run and (seq >= len(hashes) or hashes[seq].hex() != receipt["hash"]):
             report.fail("receipt", seq)
@@ -168,15 +151,14 @@ def verify_bundle(
     states, disclosed = check_payloads(members, history, full, report)
     check_manifest(members, run, states, disclosed, trust, report)
 
-GROUPS = [
-    r"seal\.dsse\.json", r"seal\.tlog-proof", r"seal\.tsr", r"keys/[0-9a-f]{64}\.pem", r"keys/[0-9a-f]{8}\.vkey",
-    r"frames\.ndjson", r"ledger\.ndjson", r"disclosures\.ndjson", r"payloads/[0-9a-f]{64}", r"MANIFEST\.sha256",
-    r"export\.dsse\.json",
-]
+GROUPS = (
+    r"seal\.dsse\.json seal\.tlog-proof seal\.tsr keys/[0-9a-f]{64}\.pem keys/[0-9a-f]{8}\.vkey frames\.ndjson"
+    r" ledger\.ndjson disclosures\.ndjson payloads/[0-9a-f]{64} MANIFEST\.sha256 export\.dsse\.json"
+).split()
 
-def read_bundle(data: bytes) -> dict[str, bytes]:
+def read_bundle(data: bytes) -> Members:
     """All members, each once, in the one order that there is."""
-    members, last = {}, (-1, "")
+    members, last = Members(), (-1, "")
     for name, members[name] in tar_members(data):
         before, last = last, (next((i for i, group in enumerate(GROUPS) if re.fullmatch(group, name)), -1), name)
         check(last > before, "tar")
@@ -207,25 +189,22 @@ def lines_of(data: bytes, code: str) -> Iterator[bytes]:
     check(not rest, code)
 
 # ---- Statements and the seal ------------------------------------------------------------------------------------
-
 @dataclass(frozen=True)
 class Statement:
     """An envelope that is well-formed, and what it says; whether it is signed is another question."""
     raw: bytes
     name: str  # NAME of the predicate
-    predicate: dict[str, Any]
+    predicate: Json
     subject: tuple[str, str]  # name, SHA-256
     sig: bytes
     signed: bytes  # the bytes under the signature
     keyid = property(lambda self: self.predicate["signer"]["keyid"])
     leaf = property(lambda self: leaf_hash(self.raw))
-
     @property
     def time(self) -> str:
         """Its time, or nothing where its name is not known, so that its members are not either."""
         known = self.name in PREDICATE_RULES
         return self.predicate["sealed_at" if self.name == "run-seal" else "at"] if known else ""
-
     @staticmethod
     def parse(raw: bytes) -> Statement:
         """The envelope and the statement's own form; members of the predicate come after the signature."""
@@ -248,18 +227,16 @@ class Statement:
         signed = b"DSSEv1 28 application/vnd.in-toto+json %d " % len(payload) + payload
         of = (subject["name"], subject["digest"]["sha256"])
         return Statement(raw, kind[1], predicate, of, base64.b64decode(signature["sig"]), signed)
-
     def check_signer(self, trust: Trust, origin: str | None, code: str) -> None:
         """Somebody pinned has to answer for it, in this tenant and ledger: `signer_unknown`, or `code`."""
         if not trust.given:
             return
         check(self.keyid in trust.seal_keys, "signer_unknown")
-        line, ledger = trust.seal_keys[self.keyid], self.predicate.get("ledger")
-        own = ledger.get("origin") if isinstance(ledger, dict) else None
+        (key, tenant, ledger, _), own = trust.seal_keys[self.keyid], self.predicate.get("ledger")
+        own = own.get("origin") if isinstance(own, dict) else None
         origin = own if is_origin(own) else origin
-        check(line.tenant == self.predicate["tenant"] and origin in (None, line.origin), code)
-        check(ed25519_verify(line.key, self.sig, self.signed), code)
-
+        check(tenant == self.predicate["tenant"] and origin in (None, ledger), code)
+        check(ed25519_verify(key, self.sig, self.signed), code)
     def check_members(self) -> None:
         """`suite`, then the members that a predicate of this name has to have, and its subject."""
         said = self.predicate
@@ -283,69 +260,53 @@ def check_seal(raw: bytes, trust: Trust, report: Report) -> tuple[Statement | No
 
 def check_seal_proof(seal: Statement, raw: bytes | None, trust: Trust, report: Report) -> Proof | None:
     """Check 3."""
-    if raw is None:
-        if trust.asks_ledger:
-            report.fail("ledger_missing")
-        return None
-    proof = report.attempt(Proof.parse, raw)
+    report.attempt(check, raw is not None or not trust.asks_ledger, "ledger_missing")
+    proof = report.attempt(Proof.parse, raw) if raw is not None else None
     if proof is None:
         return None
     report.faults += proof.faults(seal, seal.predicate["ledger"]["origin"], trust)
     if trust.logs and trust.anchor is not None:
-        first, last = (seconds(seal.time) + timedelta(seconds=after) for after in (-300, trust.anchor))
-        timely = {name for name, time in proof.note.cosigned(trust) if first <= unix(time) <= last}
+        first, last = (since(seal.time) + timedelta(seconds=after) for after in (-300, trust.anchor))
+        timely = {name for name, time in proof.note.cosigned(trust) if first <= since(time) <= last}
         report.attempt(check, trust.satisfied(timely), "time_anchor")
     return proof
 
 def check_seal_frames(seal: Statement, run: Chain) -> None:
     """Check 5."""
-    said, first, last = seal.predicate, run.frames[0].value, run.frames[-1].value
+    said, first, last = seal.predicate, run.frames[0], run.frames[-1]
     ours = (said["tenant"], said["run"], said["ledger"]["origin"])
     check(ours == (run.tenant, run.run, run.origin), "seal_scope")
     check(said["size"] == len(run.frames), "seal_size")
     check(said["head"] == run.hashes[-1].hex(), "seal_head")
     check(said["root"] == merkle_root(run.hashes).hex(), "seal_root")
     check(seal.subject[1] == sha256(run.file).hex(), "seal_subject")
-    kinds = [frame.value["kind"] for frame in run.frames]
-    outcomes = [frame.value["body"]["status"] for frame in run.frames if frame.value["kind"] == "outcome"]
+    kinds = [frame["kind"] for frame in run.frames]
+    outcomes = [frame["body"]["status"] for frame in run.frames if frame["kind"] == "outcome"]
     count, erased, missing = (said["payloads"][name] for name in ("count", "erased", "missing"))
-    check(
-        (said["run_no"], said["opened_at"], count) == (run.number, first["at"], len(run.payloads))
-        and said["kinds"] == {kind: kinds.count(kind) for kind in set(kinds)}
-        and said["outcome"] == ["unknown", *outcomes][-1]
-        and (said["completeness"] == "interrupted") == (last["kind"] != "session_end")
-        and said["sealed_at"] >= last["at"]
-        and erased + missing <= count,
-        "seal_summary",
-    )
+    told = (said["run_no"], said["opened_at"], count, said["kinds"], said["outcome"])
+    counted = {kind: kinds.count(kind) for kind in set(kinds)}
+    check(told == (run.number, first["at"], len(run.payloads), counted, ["unknown", *outcomes][-1]), "seal_summary")
+    check((said["completeness"] == "interrupted") == (last["kind"] != "session_end"), "seal_summary")
+    check(said["sealed_at"] >= last["at"] and erased + missing <= count, "seal_summary")
 
 # ---- Frames -----------------------------------------------------------------------------------------------------
-
-@dataclass(frozen=True)
-class Frame:
-    value: dict[str, Any]
-    hash: bytes
-    seq = property(lambda self: self.value["seq"])
-
 @dataclass
 class Chain:
     """Frames as far as they hold, and what may follow them. `alone` are those of one turn, without the others."""
     alone: bool = False
     file: bytes = b""
-    frames: list[Frame] = field(default_factory=list)
-    payloads: dict[str, tuple[int, dict[str, Any]]] = field(default_factory=dict)  # by commitment: seq, payload
+    frames: list[Json] = field(default_factory=list)
+    hashes: list[bytes] = field(default_factory=list)
+    payloads: dict[str, tuple[int, Json]] = field(default_factory=dict)  # by commitment: seq, payload
     keys: set[str] = field(default_factory=set)
     open_turn: int | None = None
     turns: int = 0
     in_turn: list[bytes] = field(default_factory=list)
     ended: bool = False
-
-    tenant = property(lambda self: self.frames[0].value["tenant"])
-    run = property(lambda self: self.frames[0].value["run"])
-    number = property(lambda self: self.frames[0].value["body"]["run_no"])
-    origin = property(lambda self: self.frames[0].value["body"]["ledger"] if self.frames else None)
-    hashes = property(lambda self: [frame.hash for frame in self.frames])
-
+    tenant = property(lambda self: self.frames[0]["tenant"])
+    run = property(lambda self: self.frames[0]["run"])
+    number = property(lambda self: self.frames[0]["body"]["run_no"])
+    origin = property(lambda self: self.frames[0]["body"]["ledger"] if self.frames else None)
     def read(self, data: bytes, sealed: bool) -> None:
         """Check 4."""
         self.file = data
@@ -353,62 +314,58 @@ class Chain:
             raise Fault("no_frames", None, 1 if sealed else 2)
         for line in lines_of(data, "frames_torn"):
             self.place(line)
-
     def place(self, line: bytes) -> None:
         """Reads the next frame and checks that it may stand here."""
         value, seq = self.read_one(line)
         before = self.frames[-1] if self.frames else None
-        first, scope = before.value if before else value, ["tenant", "run", *(["turn"] if self.alone else [])]
+        first, scope = before or value, ["tenant", "run", *(["turn"] if self.alone else [])]
         check(all(value.get(name) == first.get(name) for name in scope), "frame_scope", seq)
-        next_seq = before.seq + 1 if before else 0
+        next_seq = before["seq"] + 1 if before else 0
         check(value["seq"] >= next_seq if self.alone else value["seq"] == next_seq, "frame_seq", seq)
         if before is None and not self.alone:
             check(value["prev"] == genesis(value["tenant"], value["run"]).hex(), "frame_prev", 0)
-        elif before and value["seq"] == before.seq + 1:
-            check(value["prev"] == before.hash.hex(), "frame_prev", before.seq)
-        check(before is None or value["at"] >= before.value["at"], "frame_time", seq)
+        elif before and value["seq"] == next_seq:
+            check(value["prev"] == self.hashes[-1].hex(), "frame_prev", before["seq"])
+        check(before is None or value["at"] >= before["at"], "frame_time", seq)
         check(self.fits(value) and self.turn_fits(value["kind"], value.get("turn")), "frame_structure", seq)
-        frame = Frame(value, leaf_hash(line))
+        leaf = leaf_hash(line)
         if value["kind"] == "turn_end":
             body = {"count": len(self.in_turn), "root": merkle_root(self.in_turn).hex()}
             check(rfc8785.dumps(value["body"]) == rfc8785.dumps(body), "turn_root", seq)
             self.open_turn = None
         elif "turn" in value:
-            self.in_turn.append(frame.hash)
+            self.in_turn.append(leaf)
+        self.frames.append(value)
+        self.hashes.append(leaf)
         self.keys.add(value["key"])
-        self.payloads.update((payload["commit"], (frame.seq, payload)) for payload in value.get("payloads", []))
+        self.payloads.update((payload["commit"], (value["seq"], payload)) for payload in value.get("payloads", []))
         self.ended = value["kind"] == ("turn_end" if self.alone else "session_end")
-        self.frames.append(frame)
-
-    def read_one(self, line: bytes) -> tuple[dict[str, Any], int | None]:
+    def read_one(self, line: bytes) -> tuple[Json, int | None]:
         """The rules that one frame alone can break, and the number by which its faults are told."""
-        seq = self.frames[-1].seq + 1 if self.frames else None if self.alone else 0
+        seq = self.frames[-1]["seq"] + 1 if self.frames else None if self.alone else 0
         try:
             value = parse_json(line, FRAME)
         except NotJson:
             raise Fault("frame_json", seq) from None
         check(rfc8785.dumps(value) == line, "frame_canonical", seq)
         body = value.get("body")
-        session = value.get("kind") == "session" and isinstance(body, dict)
-        check(value.get("onrecord") == "frame/1" and not (session and body.get("suite") != SUITE), "suite", seq)
-        check(shape(value, **FRAME_RULES) and shape(body, more=True, **BODY_RULES.get(value["kind"], {})), "frame_shape", seq)
+        suite = body.get("suite") if isinstance(body, dict) else None
+        check(value.get("onrecord") == "frame/1" and (value.get("kind") != "session" or suite == SUITE), "suite", seq)
+        good = shape(value, **FRAME_RULES) and shape(body, more=True, **BODY_RULES.get(value["kind"], {}))
+        check(good, "frame_shape", seq)
         return value, value["seq"] if self.alone else seq
-
-    def fits(self, value: dict[str, Any]) -> bool:
+    def fits(self, value: Json) -> bool:
         """`frame_structure`: what needs the neighbours, turns aside."""
         submitted, payloads, seq = value.get("submitted"), value.get("payloads", []), value["seq"]
         names, commits = {p["name"] for p in payloads}, {p["commit"] for p in payloads}
+        keyid = submitted["keyid"] if submitted else None
+        new = value["key"] not in self.keys and not commits & self.payloads.keys()
         return (
-            not self.ended
-            and (value["kind"] == "session") == (seq == 0)
-            and (submitted["keyid"] if submitted else None) == value["actor"].get("keyid")
-            and not (submitted and seq == 0)
-            and len(names) == len(commits) == len(payloads)
-            and value["key"] not in self.keys
-            and not any(commit in self.payloads for commit in commits)
+            not self.ended and (value["kind"] == "session") == (seq == 0)
+            and keyid == value["actor"].get("keyid") and not (submitted and seq == 0)
+            and new and len(names) == len(commits) == len(payloads)
             and all(link.get("seq", -1) < seq for link in value.get("links", []))
         )
-
     def turn_fits(self, kind: str, turn: int | None) -> bool:
         if kind in ("session", "session_end"):
             return turn is None and self.open_turn is None
@@ -418,7 +375,6 @@ class Chain:
             return False
         self.open_turn, self.turns, self.in_turn = turn, turn, []
         return True
-
     def agrees(self, statement: Statement, file: bool = True) -> bool:
         """Whether a statement's STATE is that of these frames; its digest of the file where that can be done."""
         said = statement.predicate
@@ -430,35 +386,30 @@ class Chain:
         text = {1: self.file.partition(b"\n")[0] + b"\n", len(self.frames): self.file}.get(size)
         return statement.name == "erasure" or not file or text is None or statement.subject[1] == sha256(text).hex()
 
-def check_submitted(frames: list[Frame], trust: Trust, opening: list[bytes]) -> None:
+def check_submitted(frames: list[Json], trust: Trust, opening: list[bytes]) -> None:
     """Check 8: agents' signatures. Without `opening`, the hash of frame 0, counting begins anywhere and has gaps."""
     pinned = {actor for actor, _ in trust.agent_keys.values()}
     last: dict[str, int] = {}
-    for frame in frames:
-        value, submitted, actor = frame.value, frame.value.get("submitted"), frame.value["actor"]["id"]
+    for value in frames:
+        submitted, actor, seq = value.get("submitted"), value["actor"]["id"], value["seq"]
         signs = value["actor"]["type"] == "agent" and actor in pinned
         if submitted is None:
-            check(not signs or value["kind"] == "session", "submitted", frame.seq)
+            check(not signs or value["kind"] == "session", "submitted", seq)
             continue
         keyid, n = submitted["keyid"], submitted["n"]
         before, last[keyid] = last.get(keyid, 0), n
-        check(n == before + 1 if opening else n > before, "submitted", frame.seq)
+        check(n == before + 1 if opening else n > before, "submitted", seq)
         owner, key = trust.agent_keys.get(keyid, (None, b""))
-        check(owner == (actor if signs else None), "submitted", frame.seq)
+        check(owner == (actor if signs else None), "submitted", seq)
         if owner is None or (n == 1 and not opening):
             continue
         said = {name: member for name, member in value.items() if name not in ("seq", "prev", "at")}
         said["submitted"] = {"keyid": keyid, "n": n}
         start = b"onrecord/submitted/1\n" + (opening[0].hex().encode() + b"\n" if n == 1 else b"")
         signature = base64.b64decode(submitted["sig"])
-        check(ed25519_verify(key, signature, start + rfc8785.dumps(said)), "submitted", frame.seq)
-
-def read_receipts(data: bytes) -> list[dict[str, Any]]:
-    rules = {"run": is_ulid, "seq": is_natural, "hash": is_hex, "at": is_time}
-    return [canonical(line, FRAME, "usage", **rules) for line in lines_of(data, "usage")]
+        check(ed25519_verify(key, signature, start + rfc8785.dumps(said)), "submitted", seq)
 
 # ---- Ledger: notes, proofs, entries -----------------------------------------------------------------------------
-
 @dataclass(frozen=True)
 class Note:
     """A checkpoint: the text that is signed, what it says, and its signature lines."""
@@ -467,15 +418,14 @@ class Note:
     size: int
     root: bytes
     signatures: list[tuple[str, bytes]]  # name; key id and signature
-
     @staticmethod
     def parse(raw: bytes) -> Note:
         try:
             note = raw.decode()
-            need(len(raw) <= PROOF and note.endswith("\n") and not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", note))
+            need(len(raw) <= PROOF and note.endswith("\n") and not re.search(r"[\x00-\x09\x0b-\x1f]", note))
             text, _, rest = note.partition("\n\n")
             origin, size, root = text.split("\n")
-            need(is_name(origin) and base64_of(32)(root) and is_decimal(size))
+            need(origin and base64_of(32)(root) and is_decimal(size))
             signatures = []
             for line in rest.split("\n")[:-1]:
                 dash, name, signature = line.split(" ")
@@ -485,7 +435,6 @@ class Note:
         except ValueError:
             raise Fault("checkpoint") from None
         return Note((text + "\n").encode(), origin, int(size), base64.b64decode(root), signatures)
-
     def faults(self, trust: Trust) -> Iterator[Fault]:
         """Signatures of the log and of witnesses. Without `log` lines nobody is asked."""
         if trust.logs and self.origin not in trust.logs:
@@ -497,19 +446,16 @@ class Note:
         for witness in trust.witnesses.values() if trust.logs else ():
             if not all(self.cosigns(witness, sig) for sig in self.by(witness)):
                 yield Fault("cosignature")
-
     def by(self, key: VerifierKey) -> Iterator[bytes]:
         return (signature[4:] for name, signature in self.signatures if (name, signature[:4]) == (key.name, key.id))
-
     def cosigns(self, witness: VerifierKey, signature: bytes) -> bool:
-        message = b"cosignature/v1\ntime %d\n" % int.from_bytes(signature[:8], "big") + self.text
-        return ed25519_verify(witness.key, signature[8:], message)
-
+        time = int.from_bytes(signature[:8], "big")
+        signed = b"cosignature/v1\ntime %d\n" % time + self.text
+        return time < 2**63 and ed25519_verify(witness.key, signature[8:], signed)
     def cosigned(self, trust: Trust) -> list[tuple[str, int]]:
         """The witnesses' names in the trust file and their times in seconds."""
-        all_of_them = ((name, witness, sig) for name, witness in trust.witnesses.items() for sig in self.by(witness))
-        return [(name, int.from_bytes(sig[:8], "big")) for name, witness, sig in all_of_them if self.cosigns(witness, sig)]
-
+        signed = ((name, witness, sig) for name, witness in trust.witnesses.items() for sig in self.by(witness))
+        return [(name, int.from_bytes(sig[:8], "big")) for name, witness, sig in signed if self.cosigns(witness, sig)]
     def quorum_fault(self, trust: Trust) -> Iterator[Fault]:
         if trust.logs and not trust.satisfied({name for name, _ in self.cosigned(trust)}):
             yield Fault("witness_quorum")
@@ -520,7 +466,6 @@ class Proof:
     index: int
     path: list[bytes]
     note: Note
-
     @staticmethod
     def parse(raw: bytes) -> Proof:
         try:
@@ -534,7 +479,6 @@ class Proof:
         except ValueError:
             raise Fault("proof") from None
         return Proof(int(number), [base64.b64decode(line) for line in lines[1:]], Note.parse(checkpoint.encode()))
-
     def faults(self, entry: Statement, origin: str | None, trust: Trust) -> Iterator[Fault]:
         """What is wrong with an entry's place in the ledger, in the order of check 3."""
         yield from self.note.faults(trust)
@@ -561,12 +505,8 @@ class History:
     head: int = 0  # frames of the last head
     roots: dict[int, bytes] = field(default_factory=dict)
     time: str = ""
-
-    @property
-    def origin(self) -> str | None:
-        """The run's ledger, by its seal or else by frame 0."""
-        return self.seal.predicate["ledger"]["origin"] if self.seal else self.run.origin
-
+    # The run's ledger, by its seal or else by frame 0.
+    origin = property(lambda self: self.seal.predicate["ledger"]["origin"] if self.seal else self.run.origin)
     def read(self, data: bytes, report: Report) -> None:
         """Check 6: lines up to the first failure. Too few witnesses do not end the reading."""
         if self.proof:
@@ -576,17 +516,14 @@ class History:
                 self.read_line(line, report)
             if self.opening is not None and self.seal:
                 check(self.opening == self.seal.predicate["ledger"]["open_index"], "run_open")
-        before = len(report.faults)
+        before, holds = len(report.faults), Holds()
         report.attempt(read)
-        if self.seal and self.proof and self.revoked(self.seal.keyid, self.proof.index):
-            report.fail("key_revoked")
-        holds = Holds()
-        if any([holds.broken_by(statement) for _, statement in self.entries]):
-            report.fail("erasure_held")
-        failed = any(fault.code != "witness_quorum" for fault in report.faults[before:])
-        if self.opening is None and self.trust.asks_ledger and not failed:
-            report.fail("open_missing")
-
+        read_all = all(fault.code == "witness_quorum" for fault in report.faults[before:])
+        ended = self.seal and self.proof and self.revoked(self.seal.keyid, self.proof.index)
+        report.attempt(check, not ended, "key_revoked")
+        report.attempt(check, not any([holds.broken_by(statement) for _, statement in self.entries]), "erasure_held")
+        wanted = self.trust.asks_ledger and read_all
+        report.attempt(check, self.opening is not None or not wanted, "open_missing")
     def read_line(self, line: bytes, report: Report) -> None:
         value = canonical(line, LEDGER_LINE, "malformed", entry=is_str, proof=is_str)
         statement = Statement.parse(value["entry"].encode())
@@ -607,18 +544,14 @@ class History:
         if statement.name in PREDICATE_RULES:
             self.check_said(statement, proof.index)
         self.entries.append((proof, statement))
-
     def revoked(self, keyid: str, index: int) -> bool:
         return any(revokes(statement, keyid) and proof.index < index for proof, statement in self.entries)
-
     def check_beside_seal(self, statement: Statement, index: int) -> None:
         """The seal has its place among the lines, though it is none of them. Another one has a code of its own."""
         if self.seal and self.proof and statement.name != "run-seal":
             check(index != self.proof.index, "split_view")
-            late = index > self.proof.index
-            if statement.time:
-                check(statement.time >= self.seal.time if late else statement.time <= self.seal.time, "ledger_order")
-
+            first, last = sorted([(index, statement.time), (self.proof.index, self.seal.time)])
+            check(not statement.time or first[1] <= last[1], "ledger_order")
     def check_said(self, statement: Statement, index: int) -> None:
         said, name, run = statement.predicate, statement.name, self.run
         check(not run.frames or said["tenant"] == run.tenant, "malformed")
@@ -634,12 +567,11 @@ class History:
             check(not run.frames or said["run_no"] == run.number and run.agrees(statement), "run_open")
         elif name == "run-head":
             check(not self.proof or index < self.proof.index, "ledger_order")
-            check(said["size"] >= self.head, "run_head")
-            self.head = said["size"]
+            before, self.head = self.head, said["size"]
+            check(self.head >= before, "run_head")
         if name in ("run-seal", "run-head", "erasure"):
             check(run.agrees(statement), "run_head")
-
-    def certified(self, line: dict[str, Any]) -> bool:
+    def certified(self, line: Json) -> bool:
         """Whether the entry that is named is a certificate of erasure that covers the payload."""
         for proof, statement in self.entries:
             if proof.index == line["index"] and statement.name == "erasure":
@@ -652,24 +584,21 @@ class History:
 class Holds:
     """Holds in force: matter, and the run, or None for the whole tenant."""
     active: set[tuple[str, str | None]] = field(default_factory=set)
-
     def broken_by(self, statement: Statement) -> bool:
         """Follows holds, and says whether this statement is an erasure while one of its run is in force."""
         said = statement.predicate
         if statement.name == "hold":
-            change = self.active.add if said["action"] == "set" else self.active.discard
-            change((said["matter"], said.get("run")))
+            (self.active.add if said["action"] == "set" else self.active.discard)((said["matter"], said.get("run")))
         return statement.name == "erasure" and any(run in (None, said["run"]) for _, run in self.active)
 
 # ---- Whole ledger, and one's own copy of it ---------------------------------------------------------------------
-
 def verify_ledger(data: bytes, trust: Trust, report: Report) -> None:
-    if not trust.given:
-        report.fail("no_trust")
+    report.attempt(check, trust.given, "no_trust")
     if copy := Copy.read(data, trust, report):
         ledger = Entries(copy.note.origin, trust)
         for index, raw in enumerate(copy.entries):
-            report.attempt(ledger.add, index, raw)
+            if statement := read_entry(raw, copy.note.origin, trust, report):
+                report.attempt(ledger.add, index, statement)
         report.faults += copy.note.quorum_fault(trust)
 
 @dataclass
@@ -678,7 +607,6 @@ class Copy:
     note: Note
     entries: list[bytes]
     statements: list[tuple[int, Statement]] = field(default_factory=list)
-
     @staticmethod
     def read(data: bytes, trust: Trust, report: Report) -> Copy | None:
         """Checkpoint, root and tiles. Nothing is read by a size that nobody signed."""
@@ -705,13 +633,12 @@ class Copy:
             report.attempt(check, tile == b"".join(hashes), "ledger_tile")
             hashes = [merkle_root(hashes[i : i + 256]) for i in range(0, len(hashes) - 255, 256)]
         return Copy(note, entries)
-
     @staticmethod
     def open(data: bytes, trust: Trust, report: Report) -> Copy | None:
         """One's own copy has to hang together itself. Its faults about other runs are not held against this one."""
         if copy := report.attempt(Copy.read, data, trust, report):
             report.faults += copy.note.quorum_fault(trust)
-            answered = ((i, Report().attempt(read_entry, e, copy.note.origin, trust)) for i, e in enumerate(copy.entries))
+            answered = ((i, read_entry(e, copy.note.origin, trust, Report())) for i, e in enumerate(copy.entries))
             copy.statements = [(index, statement) for index, statement in answered if statement]
         return copy
 
@@ -731,20 +658,12 @@ def split_entries(tile: bytes) -> Iterator[bytes]:
         yield tile[2:end]
         tile = tile[end:]
 
-def read_entry(raw: bytes, origin: str, trust: Trust) -> Statement:
-    statement = Statement.parse(raw)
-    statement.check_signer(trust, origin, "ledger_statement")
-    statement.check_members()
-    return statement
-
-@dataclass
-class Opened:
-    """What a ledger said of a run so far."""
-    index: int
-    number: int
-    size: int
-    root: str
-    sealed: bool = False
+def read_entry(raw: bytes, origin: str, trust: Trust, report: Report) -> Statement | None:
+    """The statement if somebody pinned answers for it. What is wrong with it is told either way."""
+    if statement := report.attempt(Statement.parse, raw):
+        answered = report.holds(statement.check_signer, trust, origin, "ledger_statement")
+        return statement if report.holds(statement.check_members) and answered else None
+    return None
 
 @dataclass
 class Entries:
@@ -754,12 +673,10 @@ class Entries:
     tenant: str = ""
     time: str = ""
     revoked: set[str] = field(default_factory=set)
-    runs: dict[str, Opened] = field(default_factory=dict)
+    runs: dict[str, SimpleNamespace] = field(default_factory=dict)  # index, number, size, root, sealed
     holds: Holds = field(default_factory=Holds)
     last_seal: dict[str, str] | None = None
-
-    def add(self, index: int, raw: bytes) -> None:
-        statement = read_entry(raw, self.origin, self.trust)
+    def add(self, index: int, statement: Statement) -> None:
         said, name = statement.predicate, statement.name
         self.tenant = self.tenant or said["tenant"]
         check(said["tenant"] == self.tenant, "ledger_statement")
@@ -771,15 +688,15 @@ class Entries:
             self.revoked.add(said["keyid"])
         check(not self.holds.broken_by(statement), "erasure_held")
         if name == "run-open":
-            numbers = [run.number for run in self.runs.values()]
-            check(said["run"] not in self.runs and said["run_no"] not in numbers, "second_open")
-            self.runs[said["run"]] = Opened(index, said["run_no"], 1, said["root"])
+            known = {*self.runs, *(run.number for run in self.runs.values())}
+            check(not known & {said["run"], said["run_no"]}, "second_open")
+            opened = {"index": index, "number": said["run_no"], "size": 1, "root": said["root"], "sealed": False}
+            self.runs[said["run"]] = SimpleNamespace(**opened)
             check(said["run_no"] == len(self.runs), "run_gap")
         elif name in ("run-head", "run-seal", "erasure"):
             check(said["run"] in self.runs, "run_gap")
             self.add_state(statement, self.runs[said["run"]])
-
-    def add_state(self, statement: Statement, run: Opened) -> None:
+    def add_state(self, statement: Statement, run: SimpleNamespace) -> None:
         said, name = statement.predicate, statement.name
         if name == "erasure":
             check(not run.sealed or (said["size"], said["root"]) == (run.size, run.root), "run_head")
@@ -804,11 +721,9 @@ def check_copy(copy: Copy, history: History) -> None:
         check(size > len(leaves) or merkle_root(leaves[:size]) == place.note.root, "split_view")
     name = run.run if run.frames else seal.predicate["run"] if seal else None
     about = [s for _, s in copy.statements if s.name in RUN_STATEMENTS and s.predicate.get("run") == name]
-    seals = [s for s in about if s.name == "run-seal"]
+    seals, heads, openings = ([s for s in about if s.name == f"run-{of}"] for of in ("seal", "head", "open"))
     check(not seal or all(s.raw == seal.raw for s in seals) and len(seals) < 2, "second_seal")
-    heads = [s for s in about if s.name == "run-head"] + ([] if seal else seals)
-    check(all(run.agrees(s, file=False) for s in heads), "run_head")
-    openings = [s for s in about if s.name == "run-open"]
+    check(all(run.agrees(s, file=False) for s in heads + ([] if seal else seals)), "run_head")
     check(all(s.predicate["head"] == run.hashes[0].hex() for s in openings if run.frames), "run_open")
     check(len(openings) < 2, "second_open")
     holds, rests_on = Holds(), {place.index for place, s in history.entries if s.name == "erasure"}
@@ -818,12 +733,9 @@ def check_copy(copy: Copy, history: History) -> None:
     check(proof.index < copy.note.size if proof else seal or openings, "ledger_behind")
 
 # ---- Payloads, manifest, export ---------------------------------------------------------------------------------
-
-def check_payloads(
-    members: dict[str, bytes], history: History, full: bool, report: Report
-) -> tuple[dict[str, int], set[str]]:
+def check_payloads(members: Members, history: History, full: bool, report: Report) -> tuple[dict[str, int], set[str]]:
     """Check 9. Returns the number of payloads in each state, and the disclosed ones."""
-    def read() -> Iterator[dict[str, Any]]:
+    def read() -> Iterator[Json]:
         for raw in lines_of(members["disclosures.ndjson"], "disclosures"):
             line = canonical(raw, DISCLOSURE_LINE, "disclosures", **DISCLOSURE)
             yield {**line, "data": members.get(f"payloads/{line['commit']}")}
@@ -836,7 +748,7 @@ def check_payloads(
     report.attempt(check, all(name[9:] in disclosed for name in members if name.startswith("payloads/")), "disclosures")
     return {state: sum(line["state"] == state for line in lines) for state in STATES}, disclosed
 
-def read_disclosures(lines: Iterator[dict[str, Any]], run: Chain) -> list[dict[str, Any]]:
+def read_disclosures(lines: Iterator[Json], run: Chain) -> list[Json]:
     """One line for each payload, in their order, with the members of its state; and the payload beside it."""
     found, payloads = [], iter(run.payloads.items())
     for line in lines:
@@ -848,15 +760,15 @@ def read_disclosures(lines: Iterator[dict[str, Any]], run: Chain) -> list[dict[s
     check(len(found) == len(run.payloads), "disclosures")
     return found
 
-def check_states(lines: list[dict[str, Any]], history: History | None, full: bool, report: Report) -> None:
+def check_states(lines: list[Json], history: History | None, full: bool, report: Report) -> None:
     """Each code is asked of all payloads before the next one. A turn proof has no history to look up certificates."""
-    def opens(line: dict[str, Any]) -> bool:
+    def opens(line: Json) -> bool:
         salted = b"onrecord/payload/1\n" + bytes.fromhex(line["salt"]) + line["data"]
         return sha256(salted).hex() == line["commit"] and padded(len(line["data"])) == line["payload"]["size"]
-    def told(state: str) -> list[dict[str, Any]]:
+    def told(state: str) -> list[Json]:
         return [line for line in lines if line["state"] == state]
     here = [line for line in told("disclosed") if line["data"] is not None]
-    missing = [line for line in lines if line["state"] == "missing" or line["state"] == "disclosed" and line not in here]
+    missing = [line for line in lines if line["state"] == "missing" or line in told("disclosed") and line not in here]
     for code, bad in (
         ("payload_commit", (line for line in here if not opens(line))),
         ("payload_missing", missing),
@@ -871,7 +783,7 @@ def padded(length: int) -> int:
     return -(-(length + 1) // step) * step
 
 def check_manifest(
-    members: dict[str, bytes], run: Chain, states: dict[str, int], disclosed: set[str], trust: Trust, report: Report
+    members: Members, run: Chain, states: dict[str, int], disclosed: set[str], trust: Trust, report: Report
 ) -> None:
     """Check 10."""
     manifest, export = members.get("MANIFEST.sha256"), members.get("export.dsse.json")
@@ -881,17 +793,14 @@ def check_manifest(
     if statement is None:
         return
     report.attempt(statement.check_signer, trust, run.origin, "export_signature")
-    def rest() -> None:
-        statement.check_members()
-        check(statement.name == "export", "statement")
-        check(manifest is None or statement.subject[1] == sha256(manifest).hex(), "manifest")
-        said = statement.predicate
-        if run.frames:
-            check((said["tenant"], said["run"]) == (run.tenant, run.run), "export")
-            check(all(said["payloads"][state] == count for state, count in states.items()), "export")
-    report.attempt(rest)
+    named = report.holds(check, statement.name == "export", "statement")
+    if report.holds(statement.check_members) and named:
+        said, digest = statement.predicate, statement.subject[1]
+        report.attempt(check, manifest is None or digest == sha256(manifest).hex(), "manifest")
+        here = not run.frames or (said["tenant"], said["run"]) == (run.tenant, run.run)
+        report.attempt(check, here and all(said["payloads"][s] == count for s, count in states.items()), "export")
 
-def check_manifest_lines(manifest: bytes, members: dict[str, bytes], disclosed: set[str], report: Report) -> None:
+def check_manifest_lines(manifest: bytes, members: Members, disclosed: set[str], report: Report) -> None:
     """Every member before it, in its order. A name that is not here is missing, unless that was said in other words."""
     said = {"seal.dsse.json", *(f"payloads/{commit}" for commit in disclosed)}
     if any(fault.code in ("unsealed", "ledger_missing") for fault in report.faults):
@@ -902,14 +811,12 @@ def check_manifest_lines(manifest: bytes, members: dict[str, bytes], disclosed: 
         check(match and len(line) < MANIFEST_LINE, "manifest")
         name = match[2].decode()
         if name in members:
-            check(sha256(members[name]).hex() == match[1].decode(), "manifest")
             names.append(name)
-        elif name not in said:
-            report.miss_member()
+            check(sha256(members[name]).hex() == match[1].decode(), "manifest")
+        report.need_member(name in members or name in said)
     check(names == [name for name in members if name not in ("MANIFEST.sha256", "export.dsse.json")], "manifest")
 
 # ---- Turn proof -------------------------------------------------------------------------------------------------
-
 def verify_turn(data: bytes, trust: Trust, full: bool, report: Report) -> None:
     """One turn shown alone."""
     value = canonical(
@@ -917,8 +824,7 @@ def verify_turn(data: bytes, trust: Trust, full: bool, report: Report) -> None:
         seal=is_str, proof=Maybe(is_str),
         disclosures=Maybe(list_of(lambda line: shape(line, data=Maybe(is_str), **DISCLOSURE))),
     )
-    if not trust.given:
-        report.fail("no_trust")
+    report.attempt(check, trust.given, "no_trust")
     seal, known = check_seal(value["seal"].encode(), trust, report)
     if seal and known:
         check_seal_proof(seal, value["proof"].encode() if "proof" in value else None, trust, report)
@@ -926,33 +832,30 @@ def verify_turn(data: bytes, trust: Trust, full: bool, report: Report) -> None:
     if report.attempt(lambda: [chain.place(text.encode()) for text in value["frames"]]) is None or seal is None:
         return
     said, end = seal.predicate, chain.frames[-1]
-    closed = report.holds(check, end.value["kind"] == "turn_end", "turn_open")
+    closed = report.holds(check, end["kind"] == "turn_end", "turn_open")
     report.attempt(check, (said["tenant"], said["run"]) == (chain.tenant, chain.run), "seal_scope")
     report.attempt(check_submitted, chain.frames, trust, [])
-    root = inclusion_root(end.hash, end.seq, said["size"], [bytes.fromhex(node) for node in value["path"]])
-    report.attempt(check, not closed or root == bytes.fromhex(said["root"]), "turn_inclusion", end.seq)
-    def disclosures() -> Iterator[dict[str, Any]]:
+    root = inclusion_root(chain.hashes[-1], end["seq"], said["size"], [bytes.fromhex(node) for node in value["path"]])
+    report.attempt(check, not closed or root == bytes.fromhex(said["root"]), "turn_inclusion", end["seq"])
+    def disclosures() -> Iterator[Json]:
         for line in value["disclosures"]:
-            check((line["state"] == "disclosed") == ("data" in line), "disclosures")
-            check(is_base64(line.get("data", "")), "disclosures")
+            has_its_own = (line["state"] == "disclosed") == ("data" in line)
+            check(has_its_own and is_base64(line.get("data", "")), "disclosures")
             yield {**line, "data": base64.b64decode(line.get("data", ""))}
     if "disclosures" in value:
         lines = report.attempt(read_disclosures, disclosures(), chain)
     else:  # nothing but commitments is shown
-        states = [("not_kept" if "kept" in payload else "withheld", seq) for seq, payload in chain.payloads.values()]
-        lines = [{"state": state, "seq": seq} for state, seq in states]
+        lines = [{"state": "withheld", "seq": seq} for seq, payload in chain.payloads.values() if "kept" not in payload]
     if lines is not None:
         check_states(lines, None, full, report)
 
 # ---- Trust file -------------------------------------------------------------------------------------------------
-
 @dataclass(frozen=True)
 class VerifierKey:
     """NAME+ID+BASE64: a type byte and a key of Ed25519."""
     name: str
     id: bytes
     key: bytes
-
     @staticmethod
     def parse(text: str, kind: int) -> VerifierKey:
         name, id, rest = text.split("+", 2)
@@ -960,13 +863,6 @@ class VerifierKey:
         raw = base64.b64decode(rest)
         need(raw[0] == kind and sha256(name.encode() + b"\n" + raw)[:4].hex() == id and is_point(raw[1:]))
         return VerifierKey(name, bytes.fromhex(id), raw[1:])
-
-@dataclass(frozen=True)
-class SealKey:
-    key: bytes
-    tenant: str
-    origin: str
-    until: int | None
 
 @dataclass
 class Trust:
@@ -976,13 +872,11 @@ class Trust:
     witnesses: dict[str, VerifierKey] = field(default_factory=dict)
     groups: dict[str, tuple[int, list[str]]] = field(default_factory=dict)
     quorum: str | None = None
-    seal_keys: dict[str, SealKey] = field(default_factory=dict)  # by key id
+    seal_keys: dict[str, tuple[bytes, str, str, float]] = field(default_factory=dict)  # key, tenant, origin, until
     agent_keys: dict[str, tuple[str, bytes]] = field(default_factory=dict)  # by key id: actor, key
     anchor: int | None = None
-
     # Whether proofs have to be there: not if there are no `log` lines. Without a file nothing is waived.
     asks_ledger = property(lambda self: bool(self.logs) or not self.given)
-
     @staticmethod
     def parse(data: bytes) -> Trust:
         trust = Trust()
@@ -997,7 +891,6 @@ class Trust:
         except ValueError:
             raise Fault("usage") from None
         return trust
-
     def add(self, parts: list[str], line: str) -> None:
         match parts:
             case ["log", vkey, *url] if len(url) <= 1:
@@ -1020,7 +913,7 @@ class Trust:
                 keyid, raw = read_spki(spki)
                 need(is_tenant(tenant) and is_origin(origin) and keyid not in self.seal_keys | self.agent_keys)
                 need(not until or (len(until) == 2 and until[0] == "until" and is_decimal(until[1])))
-                self.seal_keys[keyid] = SealKey(raw, tenant, origin, int(until[1]) if until else None)
+                self.seal_keys[keyid] = (raw, tenant, origin, int(until[1]) if until else float("inf"))
             case ["agent-key", spki, _, *_]:
                 keyid, raw = read_spki(spki)
                 actor = line.split(spki, 1)[1].strip(" \t")
@@ -1031,10 +924,8 @@ class Trust:
                 self.anchor = int(number)
             case _:
                 raise ValueError(line)
-
     def free(self, name: str) -> bool:
         return name != "none" and name not in self.witnesses and name not in self.groups
-
     def satisfied(self, witnesses: set[str], name: str | None = None) -> bool:
         """Whether these witnesses, by their names here, are a quorum, or content for the group of this name."""
         name = name or self.quorum
@@ -1042,10 +933,8 @@ class Trust:
             needed, members = self.groups[name]
             return sum(self.satisfied(witnesses, member) for member in members) >= needed
         return name in (None, "none") or name in witnesses
-
     def ended(self, keyid: str, index: int) -> bool:
-        line = self.seal_keys.get(keyid)
-        return line is not None and line.until is not None and index >= line.until
+        return keyid in self.seal_keys and index >= self.seal_keys[keyid][3]
 
 def read_spki(text: str) -> tuple[str, bytes]:
     """Key id and raw key of an SPKI in DER, base64."""
@@ -1055,16 +944,8 @@ def read_spki(text: str) -> tuple[str, bytes]:
     return sha256(der).hex(), der[12:]
 
 # ---- Shapes: what a member may be -------------------------------------------------------------------------------
-
 Rule = Callable[[Any], bool]
-
-@dataclass(frozen=True)
-class Maybe:
-    """A rule for a member that may be absent."""
-    rule: Rule
-
-    def __call__(self, value: Any) -> bool:
-        return self.rule(value)
+Maybe = namedtuple("Maybe", "rule")  # of a member that may be absent
 
 def need(condition: Any) -> None:
     """What a format asks for; the caller says under which name it is missed."""
@@ -1075,7 +956,8 @@ def shape(value: Any, /, more: bool = False, **rules: Rule) -> bool:
     """Whether an object has these members, and no others unless `more` says so."""
     if not isinstance(value, dict) or not (more or value.keys() <= rules.keys()):
         return False
-    return all(rule(value[name]) if name in value else isinstance(rule, Maybe) for name, rule in rules.items())
+    asked = {name: rule.rule if isinstance(rule, Maybe) else rule for name, rule in rules.items()}
+    return all(asked[name](value[name]) if name in value else isinstance(rules[name], Maybe) for name in rules)
 
 def text(pattern: str) -> Rule:
     return lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None
@@ -1098,19 +980,17 @@ def base64_of(length: int) -> Rule:
 def is_time(value: Any) -> bool:
     """`2026-08-09T11:00:03.750000Z`, of a day and hour that exist."""
     try:
-        return text(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z")(value) and bool(seconds(value))
+        return text(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z")(value) and bool(since(value))
     except ValueError:
         return False
 
-def seconds(time: str) -> timedelta:
-    """Time since long before year 0, by a calendar that repeats after 400 years, as Python's begins with year 1."""
+def since(time: str | int) -> timedelta:
+    """Time of a text or of seconds since 1970, counted from long before year 0, which Python's calendar has not."""
+    if isinstance(time, int):
+        return since("1970-01-01T00:00:00.000000Z") + timedelta(seconds=min(time, 10**12))
     year = int(time[:4])
     shifted = datetime.fromisoformat(f"{year % 400 + 2000}{time[4:-1]}")
     return shifted - datetime(1000, 1, 1) + timedelta(days=146_097) * (year // 400)
-
-def unix(time: int) -> timedelta:
-    """The same of a number of seconds; those after the year 9999 are all alike."""
-    return seconds("1970-01-01T00:00:00.000000Z") + timedelta(seconds=min(time, 10**12))
 
 is_str: Rule = lambda value: isinstance(value, str)
 is_dict: Rule = lambda value: isinstance(value, dict)
@@ -1121,7 +1001,7 @@ is_tier: Rule = lambda value: is_natural(value) and value <= 3
 is_hex = text("[0-9a-f]{64}")
 is_tenant = text("t_[0-9a-z]{12,32}")
 is_ulid = text("[0-7][0-9A-HJKMNP-TV-Z]{25}")
-is_name = text(r"[\x21-\x2a\x2c-\x7e]+")  # of a log or witness
+is_name = text(r"[^\s+\x00-\x1f]+")  # of a log or witness
 is_origin = text(r"(?=.{1,255}$)[\x21-\x2a\x2c-\x7e]+/t/[\x21-\x2a\x2c-\x2e\x30-\x7e]+")
 is_actor_id = text(r"[^\x00-\x1f\x7f-\x9f]{1,200}")
 is_decimal: Rule = lambda value: text("0|[1-9][0-9]{0,19}")(value) and int(value) < 2**64
@@ -1153,9 +1033,8 @@ FRAME_RULES: dict[str, Rule] = {
 BODY_RULES = {
     "session": {"nonce": is_hex, "run_no": is_positive, "ledger": is_origin}, "outcome": {"status": one_of(*OUTCOMES)}
 }
-DISCLOSURE: dict[str, Rule] = {
-    "commit": is_hex, "state": one_of(*STATES), "salt": Maybe(is_hex), "index": Maybe(is_natural)
-}
+DISCLOSURE = {"commit": is_hex, "state": one_of(*STATES), "salt": Maybe(is_hex), "index": Maybe(is_natural)}
+KEY_ROLES = one_of("seal", "agent", "ledger", "witness")
 is_run_hash = object_of(more=True, run=is_ulid, hash=is_hex)
 # Members of predicates, which mean the same in all of them but for those that are given below.
 MEMBERS: dict[str, Rule] = {
@@ -1167,75 +1046,56 @@ MEMBERS: dict[str, Rule] = {
     "count": is_natural, "entries": is_natural, "version": is_natural, "erasure": is_ulid,
     "decision": one_of("promoted", "rejected"), "evidence": list_of(is_run_hash), "scope": one_of("run"),
     **dict.fromkeys("matter method policy reason purpose release".split(), is_str),
-    **dict.fromkeys("at opened_at sealed_at requested_at".split(), is_time),
-    **dict.fromkeys("keys_destroyed_at removed_at final_at backups_dead_at".split(), is_time),
+    **dict.fromkeys("at opened_at sealed_at requested_at keys_destroyed_at removed_at".split(), is_time),
+    **dict.fromkeys("final_at backups_dead_at".split(), is_time),
 }
 
+def counts(*names: str) -> Rule:
+    return object_of(more=True, **dict.fromkeys(names, is_natural))
 def members(names: str, **others: Rule) -> dict[str, Rule]:
     """Rules by the names of members, those with `?` optional."""
     rules = {name.rstrip("?"): others.get(name.rstrip("?"), MEMBERS.get(name.rstrip("?"))) for name in names.split()}
     return {name: Maybe(rule) if f"{name}?" in names.split() else rule for name, rule in rules.items() if rule}
-
 def called(expected: str, size: Rule = lambda value: True) -> Callable[..., bool]:
     return lambda said, name, digest: name == expected and size(said.get("size"))
-
-def of_run(said: dict[str, Any], name: str, digest: str) -> bool:
+def of_run(said: Json, name: str, digest: str) -> bool:
     return (name, digest) == (said["run"], genesis(said["tenant"], said["run"]).hex())
-
-def of_run_or_tenant(said: dict[str, Any], name: str, digest: str) -> bool:
+def of_run_or_tenant(said: Json, name: str, digest: str) -> bool:
     tenant = said["tenant"]
     return of_run(said, name, digest) if "run" in said else (name, digest) == (tenant, sha256(tenant.encode()).hex())
-
-def of_key(said: dict[str, Any], name: str, digest: str) -> bool:
+def of_key(said: Json, name: str, digest: str) -> bool:
     return name == digest == said["keyid"] == sha256(base64.b64decode(said["spki"])).hex()
-
 def of_run_and_one(one: str) -> Callable[..., bool]:
     return lambda said, *subject: of_run(said, *subject) and (one in said) != ("commits" in said)
 
-STATE, RUN_STATEMENTS = "run size head root ", "run-open run-head run-seal hold erasure access export".split()
+RUN_STATEMENTS = "run-open run-head run-seal hold erasure access export".split()
+STATE, always = "run size head root ", lambda *_: True
 # By NAME: the members of a predicate besides those that all have, and what holds between it and its subject.
 PREDICATE_RULES: dict[str, tuple[dict[str, Rule], Callable[..., bool]]] = {
     "run-open": (members(STATE + "run_no at"), called("frames.ndjson", lambda size: size == 1)),
     "run-head": (members(STATE + "at"), called("frames.ndjson", is_positive)),
-    "run-seal": (
-        members(
-            STATE + "run_no opened_at sealed_at outcome completeness kinds payloads ledger previous?",
-            payloads=object_of(more=True, count=is_natural, erased=is_natural, missing=is_natural),
-        ),
-        called("frames.ndjson"),
-    ),
-    "key": (
-        members(
-            "action role keyid spki at reason?",
-            action=one_of("added", "revoked"), role=one_of("seal", "agent", "ledger", "witness"),
-        ),
-        of_key,
-    ),
+    "run-seal": (members(
+        STATE + "run_no opened_at sealed_at outcome completeness kinds payloads ledger previous?",
+        payloads=counts("count", "erased", "missing"),
+    ), called("frames.ndjson")),
+    "key": (members("action role keyid spki at reason?", action=one_of("added", "revoked"), role=KEY_ROLES), of_key),
     "hold": (members("action matter run? by at", action=one_of("set", "released")), of_run_or_tenant),
     "erasure": (members(STATE + "tier? commits? count method policy reason by at"), of_run_and_one("tier")),
-    "disposal": (
-        members(
-            "erasure scope count entries policy reason by requested_at keys_destroyed_at? removed_at? final_at?"
-            " backups_dead_at? at",
-            scope=one_of("payloads", "subject", "tier", "tenant"),
-        ),
-        called("erasure-entries.txt"),
-    ),
+    "disposal": (members(
+        "erasure scope count entries policy reason by at requested_at keys_destroyed_at? removed_at? final_at?"
+        " backups_dead_at?", scope=one_of("payloads", "subject", "tier", "tenant"),
+    ), called("erasure-entries.txt")),
     "access": (members("run commits? scope? purpose role? by at"), of_run_and_one("scope")),
-    "export": (
-        members("run purpose by at payloads", payloads=object_of(more=True, **dict.fromkeys(STATES, is_natural))),
-        called("MANIFEST.sha256"),
-    ),
-    "policy": (members("policy version by at"), lambda *_: True),
-    "release": (members("release decision evidence? by at"), lambda *_: True),
+    "export": (members("run purpose by at payloads", payloads=counts(*STATES)), called("MANIFEST.sha256")),
+    "policy": (members("policy version by at"), always),
+    "release": (members("release decision evidence? by at"), always),
 }
 
 # ---- JSON: let in strictly, by the rules of json.md -------------------------------------------------------------
-
 class NotJson(ValueError):
     """Why text was not let in, by the names of json.md. Of several faults it may be another than the first."""
 
-def canonical(raw: bytes, limit: int, code: str, **rules: Rule) -> dict[str, Any]:
+def canonical(raw: bytes, limit: int, code: str, **rules: Rule) -> Json:
     """The object that these bytes spell canonically, with these members if there are rules; else `code`."""
     try:
         value = parse_json(raw, limit)
@@ -1244,31 +1104,27 @@ def canonical(raw: bytes, limit: int, code: str, **rules: Rule) -> dict[str, Any
     check(rfc8785.dumps(value) == raw and (not rules or shape(value, **rules)), code)
     return value
 
-def parse_json(raw: bytes, limit: int) -> dict[str, Any]:
+def parse_json(raw: bytes, limit: int) -> Json:
     def refuse(reason: str) -> Any:
         raise NotJson(reason)
-    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def members(pairs: list[tuple[str, Any]]) -> Json:
         return dict(pairs) if len(dict(pairs)) == len(pairs) else refuse("duplicate_key")
     def integer(digits: str) -> int:
         return int(digits) if len(digits) <= 17 and abs(int(digits)) < 2**53 else refuse("integer_range")
     def fraction(digits: str) -> int | float:
-        value = float(digits)
-        if len(digits) > 65_536 or abs(value) > 2**53 - 1:
-            refuse("size" if len(digits) > 65_536 else "integer_range" if value - value == 0 else "number_overflow")
+        value = float(digits) if len(digits) <= FRAME else refuse("size")
+        if abs(value) > 2**53 - 1:
+            refuse("number_overflow" if value in (float("inf"), float("-inf")) else "integer_range")
         return int(value) if value.is_integer() else value
     if len(raw) > limit or raw.startswith(b"\xef\xbb\xbf"):
         refuse("size" if len(raw) > limit else "bom")
+    hooks = {"parse_int": integer, "parse_float": fraction, "parse_constant": lambda _: refuse("syntax")}
     try:
-        hooks = {"parse_int": integer, "parse_float": fraction, "parse_constant": lambda _: refuse("syntax")}
         value = json.loads(raw.decode(), object_pairs_hook=members, **hooks)
-        if reason := unfit(value, 1):
-            refuse(reason)
-    except UnicodeDecodeError:
-        refuse("utf8")
-    except json.JSONDecodeError:
-        refuse("syntax")
-    except RecursionError:
-        refuse("depth")
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        refuse({"UnicodeDecodeError": "utf8", "JSONDecodeError": "syntax"}.get(type(error).__name__, "depth"))
+    if reason := unfit(value, 1):
+        refuse(reason)
     if not isinstance(value, dict) or len(rfc8785.dumps(value)) > limit:
         refuse("size" if isinstance(value, dict) else "not_object")
     return value
@@ -1281,15 +1137,12 @@ def unfit(value: Any, depth: int) -> str | None:
     """What Python's parser lets pass and we do not."""
     if isinstance(value, str):
         return "noncharacter" if UNFIT.search(value) else "lone_surrogate" if LONE.search(value) else None
-    if not isinstance(value, (dict, list)):
-        return None
-    if depth > 32:
+    if depth > 32 and isinstance(value, (dict, list)):
         return "depth"
-    inside = [*value.keys(), *value.values()] if isinstance(value, dict) else value
+    inside = [*value.keys(), *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
     return next(filter(None, (unfit(item, depth + 1) for item in inside)), None)
 
 # ---- Hashes, trees, signatures ----------------------------------------------------------------------------------
-
 def sha256(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 def leaf_hash(data: bytes) -> bytes:
@@ -1307,21 +1160,15 @@ def merkle_root(leaves: list[bytes]) -> bytes:
     return leaves[0] if leaves else sha256(b"")
 
 def inclusion_root(leaf: bytes, index: int, size: int, path: list[bytes]) -> bytes | None:
-    """RFC 9162, 2.1.3.2: the root that the path leads to, or None where its length is another."""
-    if index >= size:
+    """RFC 9162, 2.1.3.1, read backwards: the root that the path leads to, or None where its length is another."""
+    if index >= size or (size == 1) != (not path):
         return None
-    at, last, root = index, size - 1, leaf
-    for node in path:
-        if last == 0:
-            return None
-        if at & 1 or at == last:
-            root = node_hash(node, root)
-            while not at & 1 and at:
-                at, last = at >> 1, last >> 1
-        else:
-            root = node_hash(root, node)
-        at, last = at >> 1, last >> 1
-    return root if last == 0 else None
+    if size == 1:
+        return leaf
+    *rest, last = path
+    k = 1 << (size - 1).bit_length() - 1
+    below = inclusion_root(leaf, index, k, rest) if index < k else inclusion_root(leaf, index - k, size - k, rest)
+    return below and (node_hash(below, last) if index < k else node_hash(last, below))
 
 P = 2**255 - 19
 D = -121665 * pow(121666, -1, P) % P
@@ -1331,7 +1178,6 @@ SMALL_ORDER = {0, 1, P - 1, Y8, P - Y8}
 
 def y_of(point: bytes) -> int:
     return int.from_bytes(point, "little") % 2**255 % P
-
 def is_point(key: bytes) -> bool:
     """Whether these bytes are a point of the curve, and none of small order."""
     y = y_of(key)

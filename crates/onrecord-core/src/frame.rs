@@ -291,10 +291,7 @@ impl<'a> Frame<'a> {
             let value = json::typed(bytes).unwrap_or(Value::Null);
             if value["onrecord"] != FORMAT {
                 other_format(value["onrecord"].as_str())
-            } else if value["kind"] == "session"
-                && value["body"].is_object()
-                && value["body"]["suite"] != SUITE
-            {
+            } else if value["kind"] == "session" && value["body"]["suite"] != SUITE {
                 other_suite(value["body"]["suite"].as_str())
             } else {
                 BadFrame::Shape(reason(&error))
