@@ -3,6 +3,7 @@
 //! The rooms of the house, and who sees what, are in `docs/ARCHITECTURE.md`.
 
 pub mod access;
+pub mod audit;
 pub mod cli;
 pub mod client;
 pub mod export;
@@ -10,7 +11,9 @@ pub mod gate;
 pub mod http;
 pub mod import;
 pub mod ledger;
+pub mod monitor;
 pub mod postgres;
+mod query;
 pub mod record;
 pub mod redact;
 pub mod retention;

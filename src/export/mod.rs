@@ -8,6 +8,7 @@
 
 mod ahead;
 mod frames;
+mod log;
 mod payloads;
 mod reading;
 mod turn;
@@ -15,6 +16,7 @@ pub mod verification;
 mod withhold;
 mod writer;
 
+pub use log::{Consistency, LedgerSummary};
 pub use reading::ReadPayload;
 pub use withhold::Withhold;
 

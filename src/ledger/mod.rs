@@ -4,6 +4,7 @@
 //! and checkpoint are written in the transaction of what they are about: a crash leaves all or nothing.
 
 mod erasures;
+pub(crate) mod log;
 
 pub(crate) use erasures::Erasures;
 

@@ -80,6 +80,25 @@ pub enum RecordError {
     /// No such hold in the tenant.
     #[error("there is no hold {0}")]
     NoHold(u64),
+    /// No such ledger.
+    #[error("there is no ledger {0}")]
+    NoLog(String),
+    /// The latest checkpoint does not reach so far.
+    #[error("{what} is beyond the latest checkpoint, which has {size} entries")]
+    BeyondCheckpoint {
+        /// What was asked for.
+        what: String,
+        /// Entries under the checkpoint.
+        size: u64,
+    },
+    /// No checkpoint of that size was ever signed.
+    #[error("no checkpoint of {asked} entries was ever signed; the next one has {next}")]
+    NoCheckpoint {
+        /// What was asked for.
+        asked: u64,
+        /// The size of the first checkpoint above it.
+        next: u64,
+    },
     /// No such turn in the run.
     #[error("run {run} has no turn {turn}")]
     NoTurn {

@@ -8,6 +8,7 @@ use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::timestamp::Timestamp;
 use sqlx::Row as _;
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// An entry at its index.
 pub(crate) struct NewEntry<'a> {
@@ -79,6 +80,55 @@ pub(crate) async fn checkpoint(
     ))
 }
 
+/// The first checkpoint of a size or above, and its size.
+pub(crate) async fn checkpoint_from(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    size: u64,
+) -> Result<Option<(u64, String)>, StoreError> {
+    let row = sqlx::query(
+        "select size, note from checkpoints where tenant = $1 and size >= $2 order by size limit 1",
+    )
+    .bind(tenant.as_str())
+    .bind(signed(size))
+    .fetch_optional(&mut **tx)
+    .await?;
+    row.map(|row| {
+        Ok((
+            unsigned(row.try_get("size")?, "checkpoints", "size")?,
+            row.try_get("note")?,
+        ))
+    })
+    .transpose()
+}
+
+/// The hashes of adjacent nodes of a level, one behind the other; all of them have to be there.
+pub(crate) async fn hashes(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    level: u8,
+    nodes: Range<u64>,
+) -> Result<Vec<u8>, StoreError> {
+    let hashes: Vec<Vec<u8>> = sqlx::query_scalar(
+        "select hash from ledger_nodes where tenant = $1 and level = $2 and idx >= $3 and idx < $4 order by idx",
+    )
+    .bind(tenant.as_str())
+    .bind(i16::from(level))
+    .bind(signed(nodes.start))
+    .bind(signed(nodes.end))
+    .fetch_all(&mut **tx)
+    .await?;
+    let wrong = || {
+        let row = format!("{tenant}/{level}/{}-{}", nodes.start, nodes.end);
+        contradiction("ledger_nodes", "hash", row)
+    };
+    if hashes.len() as u64 != nodes.end - nodes.start || hashes.iter().any(|hash| hash.len() != 32)
+    {
+        return Err(wrong());
+    }
+    Ok(hashes.concat())
+}
+
 /// Nodes of the tree by level and index; all of them have to be there.
 pub(crate) async fn nodes(
     tx: &mut Tx,
@@ -125,6 +175,49 @@ pub(crate) async fn entry(
             .fetch_one(&mut **tx)
             .await?,
     )
+}
+
+/// An entry as it is kept.
+pub(crate) struct EntryRow {
+    pub(crate) index: u64,
+    pub(crate) name: String,
+    pub(crate) run: Option<RunId>,
+    pub(crate) at: Timestamp,
+    pub(crate) leaf: Hash,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// The entries of some indexes; all of them have to be there.
+pub(crate) async fn entries(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    indexes: Range<u64>,
+) -> Result<Vec<EntryRow>, StoreError> {
+    let rows = sqlx::query(
+        "select idx, name, run, at, leaf, bytes from ledger_entries where tenant = $1 and idx >= $2 and idx < $3 order by idx",
+    )
+    .bind(tenant.as_str())
+    .bind(signed(indexes.start))
+    .bind(signed(indexes.end))
+    .fetch_all(&mut **tx)
+    .await?;
+    if rows.len() as u64 != indexes.end.saturating_sub(indexes.start) {
+        let row = format!("{tenant}/{}-{}", indexes.start, indexes.end);
+        return Err(contradiction("ledger_entries", "idx", row));
+    }
+    rows.iter()
+        .map(|row| {
+            let (index, bytes) = read_entry(row)?;
+            Ok(EntryRow {
+                index,
+                name: row.try_get("name")?,
+                run: row.try_get::<Option<Uuid>, _>("run")?.map(RunId::from),
+                at: row.try_get::<Time, _>("at")?.0,
+                leaf: hash(row.try_get("leaf")?, "ledger_entries", "leaf")?,
+                bytes,
+            })
+        })
+        .collect()
 }
 
 /// What a bundle of a run says of the ledger: the entries about the run but its seal, and those about

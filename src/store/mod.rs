@@ -4,7 +4,9 @@
 //! hash or a signature are `bytea` and come back as they went in.
 
 pub(crate) mod append;
+pub(crate) mod audit;
 pub mod check;
+pub(crate) mod condition;
 pub(crate) mod erasing;
 pub(crate) mod erasures;
 pub(crate) mod frames;

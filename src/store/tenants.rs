@@ -58,6 +58,19 @@ impl Store {
         row.map(|row| tenant(&row)).transpose()
     }
 
+    /// The tenant whose ledger has this id, the last step of its origin, which is no secret.
+    pub(crate) async fn of_log(&self, log: &str) -> Result<Option<(TenantId, Origin)>, StoreError> {
+        // As the index `tenants_log` has it.
+        let row = sqlx::query(
+            "select tenant, origin from tenants where substring(origin from '[^/]*$') = $1",
+        )
+        .bind(log)
+        .fetch_optional(self.pool())
+        .await?;
+        row.map(|row| Ok((tenant(&row)?, origin(&row)?)))
+            .transpose()
+    }
+
     /// The origin of a tenant's ledger.
     pub(crate) async fn origin(&self, id: &TenantId) -> Result<Option<Origin>, StoreError> {
         let row = sqlx::query("select tenant, origin from tenants where tenant = $1")

@@ -4,6 +4,7 @@
 mod access;
 #[path = "../api/mod.rs"]
 mod api;
+mod auditing;
 mod backups;
 mod bad_input;
 mod bench;
@@ -17,6 +18,7 @@ mod contract;
 mod database;
 mod encoded;
 mod erasing;
+mod filters;
 mod follow;
 mod hang_up;
 #[path = "../harness/mod.rs"]
@@ -25,6 +27,7 @@ mod holds;
 mod idempotency;
 mod kept;
 mod keys;
+mod ledger;
 mod log;
 mod migration;
 mod pages;

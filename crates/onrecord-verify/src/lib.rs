@@ -16,6 +16,7 @@ mod ledger_lines;
 mod lines;
 mod manifest;
 mod payloads;
+mod piecewise;
 mod presented;
 mod proof;
 mod receipts;
@@ -33,6 +34,7 @@ mod turn;
 
 pub use code::{Code, Status};
 pub use copy::LedgerCopy;
+pub use piecewise::{LedgerWalk, SignedCheckpoint, SignedFrames, ToldRun, check_seal};
 pub use presented::{BadPresented, Matched, Presented, parse_presented};
 pub use receipts::{BadReceipts, parse_receipts};
 pub use render::{escape, render};

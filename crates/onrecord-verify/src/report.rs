@@ -234,6 +234,11 @@ impl Findings {
         self.list.iter()
     }
 
+    /// As they were made.
+    pub fn taken(self) -> Vec<Finding> {
+        self.list
+    }
+
     /// Gravest first, then in the order of the checks, then as they were made. That there is no trust file
     /// is known from the beginning, and named after a member that is missing.
     pub fn sorted(mut self) -> (Vec<Finding>, u64) {

@@ -312,6 +312,16 @@ impl Trust {
         !self.logs.is_empty()
     }
 
+    /// The origins of the logs that are pinned, in the order of their lines.
+    pub fn log_origins(&self) -> impl Iterator<Item = &str> {
+        self.logs.iter().map(|log| log.verifier.name())
+    }
+
+    /// Whether a log of this origin is pinned.
+    pub fn pins(&self, origin: &str) -> bool {
+        self.logs_of(origin).next().is_some()
+    }
+
     /// How many agents' keys are pinned.
     pub fn agent_key_count(&self) -> usize {
         self.agent_keys.len()
