@@ -247,9 +247,11 @@ impl Findings {
         self.list
     }
 
-    /// Gravest first, then in the order of the checks, then as they were made.
+    /// Gravest first, then in the order of the checks, then as they were made. That there is no trust file
+    /// is known from the beginning, and named after a member that is missing.
     pub fn sorted(mut self) -> (Vec<Finding>, u64) {
-        self.list.sort_by_key(|one| (one.status.rank(), one.stage));
+        self.list
+            .sort_by_key(|one| (one.status.rank(), one.stage, one.code == Code::NoTrust));
         (self.list, self.more)
     }
 }
