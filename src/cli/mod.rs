@@ -2,6 +2,7 @@
 //!
 //! Exit codes: `EXIT_CODES`, which `--help` prints, and for people `docs/cli.md`.
 
+mod anchors;
 pub mod audit;
 pub mod bench;
 pub mod commit;
@@ -38,6 +39,7 @@ pub mod trust;
 pub mod verify;
 pub mod watch;
 mod which_run;
+pub mod witness;
 
 use crate::client::{Client, ServerArgs};
 use clap::{Parser, Subcommand};
@@ -110,6 +112,8 @@ enum Command {
     Trust(WithServer<trust::TrustArgs>),
     /// Check a bundle, a turn proof or a ledger, offline
     Verify(verify::VerifyArgs),
+    /// Run a witness of ledgers: it cosigns what goes on from what it saw, and nothing else
+    Witness(witness::WitnessArgs),
     /// Watch a ledger from outside, and keep a copy of it
     Monitor(monitor::MonitorArgs),
     /// Commit to a payload that you keep, offline
@@ -262,6 +266,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             trust::run(args, client).await?;
         }
         Command::Verify(args) => return Ok(verify::run(args)),
+        Command::Witness(args) => witness::run(args).await?,
         Command::Monitor(args) => return monitor::run(args).await,
         Command::Commit(args) => commit::run(args)?,
         Command::Token(args) => {

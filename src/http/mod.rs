@@ -2,6 +2,7 @@
 //! knows status codes.
 
 mod agent_keys;
+mod anchors;
 mod append_frames;
 pub mod body;
 mod encoding;
@@ -38,6 +39,7 @@ pub use envelope::Envelope;
 pub use follow_run::Streams;
 pub use serve::serve;
 
+use crate::anchor::Anchors;
 use crate::record::Recorder;
 use crate::retention::erasure::Finality;
 use axum::body::Body;
@@ -72,6 +74,8 @@ pub struct App {
     pub streams: Streams,
     /// When erasures are final.
     pub finality: Finality,
+    /// Who is told of the ledgers.
+    pub anchors: Arc<Anchors>,
 }
 
 /// MiB of bodies that are read and recorded at once. A body takes up to six times its length while it is
@@ -142,6 +146,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(export_run::export_run))
         .routes(routes!(verification::verify_run))
         .routes(routes!(verification::prove_turn))
+        .routes(routes!(verification::prove_frame))
         .routes(routes!(verification::verify_file))
         .routes(routes!(verification::read_trust))
         .routes(routes!(holds::set_hold, holds::list_holds))
@@ -162,6 +167,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(agent_keys::revoke_agent_key))
         .routes(routes!(redaction::read_rules, redaction::change_rules))
         .routes(routes!(redaction::dry_run))
+        .routes(routes!(anchors::read_anchors))
+        .routes(routes!(anchors::accept_rewind))
         .routes(routes!(ledger::read_ledger))
         .routes(routes!(ledger::list_entries))
         .routes(routes!(ledger::read_entry))

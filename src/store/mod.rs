@@ -3,6 +3,7 @@
 //! Every transaction names its tenant first, and row security shows it nothing else. Bytes under a
 //! hash or a signature are `bytea` and come back as they went in.
 
+pub(crate) mod anchors;
 pub(crate) mod append;
 pub(crate) mod audit;
 pub mod check;
@@ -16,6 +17,9 @@ pub(crate) mod ledger;
 mod migrate;
 pub(crate) mod payloads;
 pub(crate) mod redaction;
+pub(crate) mod rewinds;
+pub(crate) mod run_heads;
+pub(crate) mod run_nodes;
 pub(crate) mod runs;
 pub(crate) mod signing_keys;
 pub(crate) mod tenants;

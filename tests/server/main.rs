@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod access;
+mod anchors;
 #[path = "../api/mod.rs"]
 mod api;
 mod attacks;
@@ -35,7 +36,9 @@ mod migration;
 mod monitoring;
 mod operator;
 mod pages;
+mod proofs;
 mod reading;
+mod rewinds;
 mod rotation;
 mod running;
 #[path = "../shared/mod.rs"]
@@ -44,5 +47,7 @@ mod signed_frames;
 mod signed_requests;
 mod signing_agent;
 mod signing_keys;
+mod stamps;
 mod story;
 mod stream;
+mod witness;
