@@ -283,8 +283,11 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
         seconds: args.head_every_seconds,
     };
     let stater = tokio::spawn(async move {
+        if every.frames == 0 && every.seconds == 0 {
+            return;
+        }
         let mut ticks = tokio::time::interval(HEAD_CHECK);
-        while every.frames > 0 || every.seconds > 0 {
+        loop {
             ticks.tick().await;
             if let Err(error) = recorder.state_heads(every).await {
                 tracing::warn!(%error, "how far open runs are could not be stated");

@@ -173,12 +173,12 @@ impl Run {
             seal::check_stamp(
                 check,
                 seal,
-                stamp.as_ref().map(Option::as_deref).map_err(|()| ()),
+                stamp.as_ref().map(Option::as_deref).map_err(|&()| ()),
             );
             seal::check_proof(
                 check,
                 seal,
-                proof.as_ref().map(Option::as_deref).map_err(|()| ()),
+                proof.as_ref().map(Option::as_deref).map_err(|&()| ()),
             );
             seal::check_anchor(check, seal);
         }
