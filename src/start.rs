@@ -4,6 +4,7 @@ use crate::anchor::{self, AnchorError, Anchors};
 use crate::http::body::Memory;
 use crate::http::{App, BODY_IDLE, BODY_MEMORY_MIB, Streams, UPLOAD_BYTES, VERIFICATIONS};
 use crate::postgres::{Cluster, Durability, PostgresError};
+pub use crate::record::stated::HeadsEvery;
 use crate::record::{RecordError, Recorder, Rules};
 use crate::redact::{Literals, RuleError};
 use crate::store::{Store, StoreError};

@@ -4,7 +4,7 @@ use super::key_place::KeyPlace;
 use super::running::Running;
 use crate::anchor;
 use crate::postgres::Durability;
-use crate::start::{Config, Started, start};
+use crate::start::{Config, HeadsEvery, Started, start};
 use anyhow::Context as _;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,6 +15,8 @@ use tokio::signal::unix::{SignalKind, signal};
 const IDLE_CHECK: Duration = Duration::from_secs(60);
 /// How often erasures that are not final are looked for.
 const ERASURE_CHECK: Duration = Duration::from_secs(30);
+/// How often open runs are looked for that the ledger is to state.
+const HEAD_CHECK: Duration = Duration::from_secs(5);
 /// Connections to the database, unless told otherwise.
 const CONNECTIONS: u32 = 16;
 
@@ -162,6 +164,22 @@ pub struct ServeArgs {
         default_value_t = 24
     )]
     pub seal_idle_hours: u64,
+    /// State on the ledger how far an open run is whenever it has grown by so many frames; 0 for never
+    #[arg(
+        long,
+        env = "ONRECORD_HEAD_EVERY_FRAMES",
+        value_name = "N",
+        default_value_t = 1_000
+    )]
+    pub head_every_frames: u64,
+    /// State on the ledger how far an open run is once a frame has waited for it for so many seconds; 0 for never
+    #[arg(
+        long,
+        env = "ONRECORD_HEAD_EVERY_SECONDS",
+        value_name = "SECONDS",
+        default_value_t = 300
+    )]
+    pub head_every_seconds: u64,
     /// Minutes after an erasure until its tenant's keys are rotated, by which no backup of the databases opens any of it; 0: only
     /// when somebody rotates them
     #[arg(
@@ -259,6 +277,20 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
         }
     });
     tokio::spawn(started.app.anchors.clone().run());
+    let recorder = started.app.recorder.clone();
+    let every = HeadsEvery {
+        frames: args.head_every_frames,
+        seconds: args.head_every_seconds,
+    };
+    let stater = tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(HEAD_CHECK);
+        while every.frames > 0 || every.seconds > 0 {
+            ticks.tick().await;
+            if let Err(error) = recorder.state_heads(every).await {
+                tracing::warn!(%error, "how far open runs are could not be stated");
+            }
+        }
+    });
     let mut running = Running::new(started, listener);
     // Fails where there is no systemd to hear it.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
@@ -271,6 +303,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     };
     sweeper.abort();
     eraser.abort();
+    stater.abort();
     let stopped = running.stop().await;
     // What ended the server says more than what failed because of it.
     failure.map_or(stopped, Err)

@@ -7,8 +7,10 @@
 //! before it can be written waits in files that nobody can name.
 
 mod ahead;
+mod frame;
 mod frames;
 mod log;
+mod path;
 mod payloads;
 mod reading;
 mod turn;

@@ -146,6 +146,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(export_run::export_run))
         .routes(routes!(verification::verify_run))
         .routes(routes!(verification::prove_turn))
+        .routes(routes!(verification::prove_frame))
         .routes(routes!(verification::verify_file))
         .routes(routes!(verification::read_trust))
         .routes(routes!(holds::set_hold, holds::list_holds))

@@ -70,7 +70,55 @@ pub(crate) struct Appended {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Signs a statement with the seal key in force and appends it. The checkpoint is still to be written.
+/// What is to be stated: a predicate, and its subject where the format does not fix it.
+pub(crate) struct Statement<'a> {
+    pub(crate) predicate: &'a Predicate,
+    pub(crate) subject: Option<(&'a str, Hash)>,
+}
+
+/// Signs statements with the seal key in force and appends them in their order, in one statement of the database however
+/// many they are. None is earlier than the one before it: see [`next_time`]. The checkpoint is still to be written, once
+/// for all of them. After an error the transaction is to be given up.
+pub(crate) async fn append_many(
+    tx: &mut Tx,
+    tenant: &mut LockedTenant,
+    vault: &Vault,
+    statements: &[Statement<'_>],
+) -> Result<Vec<Appended>, LedgerError> {
+    if statements.is_empty() {
+        return Ok(Vec::new());
+    }
+    if tenant.rewound {
+        return Err(LedgerError::Rewound);
+    }
+    let key = vault.seal_key(&tenant.tenant, &tenant.seal_key).await?;
+    let (mut appended, mut nodes) = (Vec::with_capacity(statements.len()), Vec::new());
+    for Statement { predicate, subject } in statements {
+        let bytes = key.sign(&tenant.tenant, predicate, *subject)?;
+        let leaf = leaf_hash(&bytes);
+        let index = tenant.ledger.size();
+        tenant
+            .ledger
+            .push_with(leaf, |level, index, hash| nodes.push((level, index, hash)));
+        tenant.ledger_at = Some(predicate.at());
+        appended.push(Appended { index, leaf, bytes });
+    }
+    let entries = statements.iter().zip(&appended);
+    let entries: Vec<NewEntry<'_>> = entries
+        .map(|(Statement { predicate, .. }, entry)| NewEntry {
+            index: entry.index,
+            name: predicate.name(),
+            run: predicate.run(),
+            at: predicate.at(),
+            leaf: entry.leaf,
+            bytes: &entry.bytes,
+        })
+        .collect();
+    store::ledger::write(tx, tenant, &entries, &nodes).await?;
+    Ok(appended)
+}
+
+/// Signs one statement and appends it. The checkpoint is still to be written.
 pub(crate) async fn append(
     tx: &mut Tx,
     tenant: &mut LockedTenant,
@@ -78,29 +126,10 @@ pub(crate) async fn append(
     predicate: &Predicate,
     subject: Option<(&str, Hash)>,
 ) -> Result<Appended, LedgerError> {
-    if tenant.rewound {
-        return Err(LedgerError::Rewound);
-    }
-    let key = vault.seal_key(&tenant.tenant, &tenant.seal_key).await?;
-    let bytes = key.sign(&tenant.tenant, predicate, subject)?;
-    let leaf = leaf_hash(&bytes);
-    let index = tenant.ledger.size();
-    let mut nodes = Vec::new();
-    tenant
-        .ledger
-        .push_with(leaf, |level, index, hash| nodes.push((level, index, hash)));
-    let entry = NewEntry {
-        index,
-        name: predicate.name(),
-        run: predicate.run(),
-        at: predicate.at(),
-        leaf,
-        bytes: &bytes,
-    };
-    store::ledger::insert(tx, &tenant.tenant, &entry, &nodes).await?;
-    store::tenants::update_ledger(tx, tenant, predicate.at()).await?;
-    tenant.ledger_at = Some(predicate.at());
-    Ok(Appended { index, leaf, bytes })
+    let statement = Statement { predicate, subject };
+    let mut appended = append_many(tx, tenant, vault, &[statement]).await?;
+    let none = || store::contradiction("ledger_entries", "idx", &tenant.tenant);
+    Ok(appended.pop().ok_or_else(none)?)
 }
 
 /// Signs a statement, appends it, and signs and keeps the checkpoint that has it: what an entry that comes alone needs.

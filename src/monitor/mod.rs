@@ -311,6 +311,10 @@ impl Monitor {
                 mark,
             ));
         }
+        // A size is taken from signed data only.
+        if !signed.is_signed() {
+            return Ok(());
+        }
         let origin = self.origin();
         let other = !self.folder.state.checkpoint.is_empty() && checkpoint.origin != origin;
         if other || !checkpoint.origin.ends_with(&self.ending) {
@@ -325,10 +329,6 @@ impl Monitor {
                 &shown,
                 alarms,
             );
-        }
-        // A size is taken from signed data only.
-        if !signed.is_signed() {
-            return Ok(());
         }
         let ledger = match self.ledger.take() {
             Some(ledger) => ledger,

@@ -28,11 +28,13 @@ pub mod seal;
 mod sequencer;
 mod signed;
 mod signing_keys;
+pub mod stated;
 
 pub(crate) use admin::TokenRow;
 pub(crate) use dry_run::{RUNS as DRY_RUNS, Tried, TriedPlace, TryRequest};
 pub use error::RecordError;
 pub(crate) use error::commit;
+pub(crate) use head::sign as sign_head;
 pub(crate) use open::state_of;
 pub(crate) use prepare::offload;
 pub(crate) use rotate::Rotations;

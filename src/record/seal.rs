@@ -197,7 +197,7 @@ async fn seal_locked(
     }
     let behind = |behind_ms| RecordError::ClockBehind { behind_ms };
     let mut chain = row.chain;
-    let before = (chain.size(), chain.head());
+    let (before, tree) = ((chain.size(), chain.head()), chain.tree().clone());
     let at = later(now, chain.last_at()).map_err(behind)?;
     let mut frames = Vec::new();
     frames.extend(close_turn(&mut chain, at)?);
@@ -211,6 +211,7 @@ async fn seal_locked(
             chain: &chain,
             frames: &frames,
             payloads: &[],
+            nodes: &store::run_nodes::completed(&tree, &frames),
             key_version: None,
         };
         store::append::write_locked(&mut tx, now, write).await?;

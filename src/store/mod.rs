@@ -18,6 +18,8 @@ mod migrate;
 pub(crate) mod payloads;
 pub(crate) mod redaction;
 pub(crate) mod rewinds;
+pub(crate) mod run_heads;
+pub(crate) mod run_nodes;
 pub(crate) mod runs;
 pub(crate) mod signing_keys;
 pub(crate) mod tenants;

@@ -2,7 +2,7 @@
 
 use super::id::Uuid;
 use super::time::Time;
-use super::{Store, StoreError, Tx, contradiction, hash, signed, unsigned};
+use super::{Store, StoreError, Tx, contradiction, hash, unsigned};
 use onrecord_core::digest::Hash;
 use onrecord_core::id::{Origin, RunId, TenantId};
 use onrecord_core::merkle::Frontier;
@@ -178,30 +178,6 @@ pub(crate) async fn update_seal_key(
         .execute(&mut **tx)
         .await?;
     tenant.seal_key = keyid;
-    Ok(())
-}
-
-/// Writes what the ledger has become.
-pub(crate) async fn update_ledger(
-    tx: &mut Tx,
-    tenant: &LockedTenant,
-    at: Timestamp,
-) -> Result<(), StoreError> {
-    let nodes: Vec<u8> = tenant
-        .ledger
-        .nodes()
-        .iter()
-        .flat_map(|node| node.0)
-        .collect();
-    sqlx::query(
-        "update tenants set ledger_size = $2, ledger_nodes = $3, ledger_at = $4 where tenant = $1",
-    )
-    .bind(tenant.tenant.as_str())
-    .bind(signed(tenant.ledger.size()))
-    .bind(nodes)
-    .bind(Time(at))
-    .execute(&mut **tx)
-    .await?;
     Ok(())
 }
 

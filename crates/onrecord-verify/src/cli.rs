@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 /// What `--help` prints.
 pub const HELP: &str = "\
-Checks onrecord evidence offline: a run bundle (.onrecord.tar), a turn proof (.turn-proof.json)
-or a whole ledger (ledger.tar), told apart by content.
+Checks onrecord evidence offline: a run bundle (.onrecord.tar), a proof of one turn or frame
+(.turn-proof.json, .frame-proof.json) or a whole ledger (ledger.tar), told apart by content.
 
 Usage: onrecord-verify [OPTIONS] FILE        (FILE - reads standard input)
 

@@ -147,6 +147,8 @@ codes! {
     TurnOpen = "turn_open", Incomplete;
     /// The turn is not in the sealed run.
     TurnInclusion = "turn_inclusion", Altered;
+    /// The frame is not in the run that is signed.
+    FrameInclusion = "frame_inclusion", Altered;
     /// The seal is another run's.
     SealScope = "seal_scope", Altered;
     /// The seal counts other frames.

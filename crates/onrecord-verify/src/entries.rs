@@ -99,14 +99,14 @@ impl Entries {
         ) else {
             return;
         };
+        // What nobody that is trusted signed is named, and does not speak for the ledger, nor does its time.
+        if matches!(statement.signer, Signer::Unknown | Signer::False) {
+            return;
+        }
         self.in_order(&statement, index, &mut emit);
         let Some(predicate) = &statement.predicate else {
             return;
         };
-        // What nobody that is trusted signed is named, and does not speak for the ledger.
-        if matches!(statement.signer, Signer::Unknown | Signer::False) {
-            return;
-        }
         match predicate {
             Predicate::RunOpen(open) => self.open(open, index, &mut emit),
             Predicate::RunHead(head) => self.head(head, &mut emit),

@@ -4,6 +4,7 @@
 //! is in `onrecord-core` and `tar`, cryptography in `signature`, policy in `trust`; the server
 //! and both command lines call [`verify`] and give the same [`Report`].
 
+mod alone;
 mod authority;
 mod certificate;
 mod check;
@@ -12,6 +13,7 @@ mod code;
 mod copy;
 mod der;
 mod entries;
+mod frame;
 mod frames;
 mod leaves;
 mod ledger;
@@ -36,6 +38,7 @@ mod time_stamp;
 mod trust;
 mod turn;
 
+pub use alone::TURN_BYTES;
 pub use code::{Code, Status};
 pub use copy::LedgerCopy;
 pub use piecewise::{LedgerWalk, SignedCheckpoint, SignedFrames, ToldRun, check_seal};
@@ -46,7 +49,6 @@ pub use report::{Facts, Finding, Line, LineState, PROVES, Payloads, Report, Verd
 pub use signature::{BadKey, PublicKey};
 pub use time_stamp::{BadStamp, STAMP_BYTES, TimeStamp};
 pub use trust::{TRUST_BYTES, Trust, TrustError, TrustFault};
-pub use turn::TURN_BYTES;
 
 use crate::check::Check;
 use crate::code::Stage;
@@ -72,7 +74,7 @@ pub struct Options {
     pub presented: Vec<Presented>,
 }
 
-/// Checks a run bundle, a turn proof or a whole ledger, told apart by content, in one pass.
+/// Checks a run bundle, a turn proof, a frame proof or a whole ledger, told apart by content, in one pass.
 ///
 /// Memory does not grow with the input but for some tens of bytes a frame and more a payload; of long runs
 /// the frames' hashes are in a file without a name in the folder for temporary files, 32 bytes each, as far as
@@ -89,7 +91,7 @@ pub fn verify(input: impl Read, options: &Options) -> Report {
     };
     match first {
         None => check.push(Stage::Container, Code::Input, "the input is empty"),
-        Some(b'{') => turn::verify(&mut check, input, options),
+        Some(b'{') => alone::verify(&mut check, input, options),
         Some(_) => archive(&mut check, Archive::new(input), options),
     }
     check.finish()

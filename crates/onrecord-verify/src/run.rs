@@ -130,7 +130,10 @@ impl Run {
                 };
                 self.lines = ledger_lines::read(check, &context, body)?;
             }
-            Member::Disclosures => self.frames.payloads.read(check, body, self.frames.broken)?,
+            Member::Disclosures => {
+                let known = self.members.has(&Member::Frames) && !self.frames.broken;
+                self.frames.payloads.read(check, body, known)?;
+            }
             Member::Payload(commit) => self.frames.payloads.open(check, commit, body)?,
             Member::Manifest => {
                 self.account(check, options);
@@ -138,8 +141,12 @@ impl Run {
             }
             Member::Export => {
                 self.exported = true;
+                if self.manifest.is_none() {
+                    self.account(check, options);
+                }
                 let bytes = body.all(ENVELOPE_BYTES)?;
-                manifest::check_export(check, bytes.as_deref(), &self.frames, self.manifest);
+                let told = self.members.has(&Member::Disclosures);
+                manifest::check_export(check, bytes.as_deref(), &self.frames, self.manifest, told);
             }
             Member::SealProof | Member::SealTime | Member::KeyPem(_) | Member::KeyNote(_) => {}
         }
@@ -198,7 +205,7 @@ impl Run {
     }
 
     fn finish(self, check: &mut Check<'_>, options: &Options) {
-        if self.manifest.is_none() {
+        if self.manifest.is_none() && !self.exported {
             self.account(check, options);
         }
         let missing = |member: &Member| !self.members.has(member);

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::chain::genesis;
 use crate::digest::Hash;
-use crate::frame::{Actor, Kind, SUITE, present};
+use crate::frame::{Actor, Kind, SUITE, check_actor, present};
 use crate::id::{Origin, RunId, TenantId};
 use crate::json;
 use crate::timestamp::Timestamp;
@@ -542,6 +542,20 @@ impl Predicate {
         }
     }
 
+    /// Who did what it says, where that is somebody else than the store.
+    fn by(&self) -> Option<&Actor> {
+        match self {
+            Self::Hold(one) => Some(&one.by),
+            Self::Erasure(one) => Some(&one.by),
+            Self::Disposal(one) => Some(&one.by),
+            Self::Access(one) => Some(&one.by),
+            Self::Export(one) => Some(&one.by),
+            Self::Policy(one) => Some(&one.by),
+            Self::Release(one) => Some(&one.by),
+            Self::RunOpen(_) | Self::RunHead(_) | Self::RunSeal(_) | Self::Key(_) => None,
+        }
+    }
+
     /// The canonical payload to sign: the statement with its one subject. `digest` is that of the
     /// subject; where the format fixes it ([`Predicate::fixed_subject`]) it has to be that.
     pub fn payload(
@@ -624,9 +638,13 @@ impl Predicate {
             }
             Self::Release(release) => matches!(release.decision.as_str(), "promoted" | "rejected"),
             Self::Rewind(rewind) => !rewind.published.is_empty(),
-            Self::Hold(_) | Self::Disposal(_) | Self::Export(_) | Self::Policy(_) => true,
+            Self::Disposal(disposal) => matches!(
+                disposal.scope.as_str(),
+                "payloads" | "subject" | "tier" | "tenant"
+            ),
+            Self::Hold(_) | Self::Export(_) | Self::Policy(_) => true,
         };
-        if fits {
+        if fits && self.by().is_none_or(|by| check_actor(by).is_ok()) {
             Ok(())
         } else {
             Err(malformed(format!(
