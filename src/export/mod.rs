@@ -12,12 +12,14 @@ mod frames;
 mod path;
 mod payloads;
 mod reading;
+mod report;
 mod turn;
 pub mod verification;
 mod withhold;
 mod writer;
 
 pub use reading::ReadPayload;
+pub use report::{PayloadStates, RunReport};
 pub use withhold::Withhold;
 
 use crate::access::Caller;

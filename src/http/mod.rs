@@ -21,11 +21,13 @@ mod read_payload;
 mod read_run;
 mod receipt;
 mod redaction;
+mod report;
 mod request;
 mod rotations;
 mod schema;
 mod seal_run;
 mod serve;
+mod settings;
 mod signature;
 mod signing_keys;
 mod tenants;
@@ -97,7 +99,7 @@ pub const UPLOAD_BYTES: usize = 64 * 1024 * 1024 * 1024;
         (name = "read", description = "What was recorded"),
         (name = "verify", description = "Exports, proofs and checks"),
         (name = "retain", description = "Holds and erasures"),
-        (name = "administer", description = "Tokens, tenants, keys and rules of redaction"),
+        (name = "administer", description = "Tokens, tenants, settings, keys and rules of redaction"),
         (name = "operate", description = "Health"),
     ),
     security(("token" = [])),
@@ -135,6 +137,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(read_payload::read_payload))
         .routes(routes!(export_run::export_run))
         .routes(routes!(verification::verify_run))
+        .routes(routes!(report::report_run))
+        .routes(routes!(report::print_run))
         .routes(routes!(verification::prove_turn))
         .routes(routes!(verification::prove_frame))
         .routes(routes!(verification::verify_file))
@@ -157,6 +161,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(agent_keys::revoke_agent_key))
         .routes(routes!(redaction::read_rules, redaction::change_rules))
         .routes(routes!(redaction::dry_run))
+        .routes(routes!(settings::read_settings, settings::change_settings))
         .routes(routes!(health::live))
         .routes(routes!(health::ready))
 }

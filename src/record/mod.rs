@@ -25,6 +25,7 @@ mod rotate;
 mod rules;
 pub mod seal;
 mod sequencer;
+pub mod settings;
 mod signed;
 mod signing_keys;
 pub mod stated;

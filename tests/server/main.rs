@@ -27,11 +27,14 @@ mod kept;
 mod keys;
 mod log;
 mod migration;
+mod open_runs;
 mod pages;
 mod proofs;
 mod reading;
+mod reports;
 mod rotation;
 mod running;
+mod settings;
 #[path = "../shared/mod.rs"]
 mod shared;
 mod signed_frames;
