@@ -551,6 +551,7 @@ impl Predicate {
             Self::Access(one) => Some(&one.by),
             Self::Export(one) => Some(&one.by),
             Self::Policy(one) => Some(&one.by),
+            Self::Rewind(one) => Some(&one.by),
             Self::Release(one) => Some(&one.by),
             Self::RunOpen(_) | Self::RunHead(_) | Self::RunSeal(_) | Self::Key(_) => None,
         }
