@@ -6,6 +6,7 @@
 
 mod found;
 mod ledger;
+mod nodes;
 mod payloads;
 mod run;
 mod state;

@@ -3,6 +3,7 @@
 
 use super::found::{At, Found};
 use super::ledger::Ledger;
+use super::nodes::Nodes;
 use super::payloads::{self, Payloads};
 use crate::store::StoreError;
 use crate::store::audit::{FrameRow, PayloadRow, Reader, RunColumns};
@@ -11,8 +12,10 @@ use onrecord_core::chain::{Chain, Fault, Seen};
 use onrecord_core::digest::Hash;
 use onrecord_core::frame::{Frame, Rel};
 use onrecord_core::id::{RunId, TenantId};
+use onrecord_core::merkle::Frontier;
+use onrecord_core::note::TlogProof;
 use onrecord_core::statement::{Predicate, Signed, State};
-use onrecord_verify::{Code, SignedFrames};
+use onrecord_verify::{Code, SignedCheckpoint, SignedFrames};
 use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::sync::Arc;
@@ -25,6 +28,8 @@ const PAGE_BYTES: u64 = 8 << 20;
 const FIRST_FRAMES: u64 = 256;
 /// Frames of a page, however short they are.
 const MOST_FRAMES: u64 = 16_384;
+/// The lowest level of a run's tree of which nodes are kept.
+const NODE_LEVEL: u8 = 6;
 /// Frames that one thread reads at least, since starting one costs something.
 const SHARE: usize = 64;
 
@@ -94,7 +99,7 @@ pub(super) async fn check(
         from = to;
     }
     let Reading {
-        state,
+        mut state,
         payloads: _,
         mut found,
     } = reading;
@@ -107,7 +112,23 @@ pub(super) async fn check(
     for row in reader.payloads(run, size, None).await? {
         payloads::surplus(&row, &mut found);
     }
-    state.finish(&row, &entries, &mut found);
+    if !state.broken {
+        let nodes = std::mem::take(&mut state.nodes);
+        let kept = Nodes {
+            table: "run_nodes",
+            level: i16::from(NODE_LEVEL),
+            // Runs of before there was the table have none.
+            all: false,
+        };
+        kept.check(reader.run_nodes(run).await?, nodes, &mut found)
+            .await?;
+    }
+    check_stated(reader.stated(run).await?, &entries, &mut found);
+    let proofs = Proofs {
+        own: row.seal_proof.clone(),
+        cosigned: reader.cosigned_proof(run).await?,
+    };
+    state.finish(&row, &proofs, &entries, &mut found);
     Ok(found)
 }
 
@@ -279,10 +300,43 @@ struct Frames {
     signed: SignedFrames,
     ledger: Arc<Ledger>,
     first: Option<First>,
+    /// The tree again, for its nodes from [`NODE_LEVEL`] on.
+    tree: Frontier,
+    nodes: Vec<Hash>,
     /// Head and root at the sizes that the ledger speaks of.
     wanted: BTreeMap<u64, Option<(Hash, Hash)>>,
     /// Whether something is not the next frame: nothing after it is known.
     broken: bool,
+}
+
+/// The proofs of a run's seal: the first one, and the one that takes its place.
+struct Proofs {
+    own: Option<String>,
+    cosigned: Option<String>,
+}
+
+/// How far the ledger has stated a run, by the row beside it.
+fn check_stated(row: Option<(i64, i64)>, entries: &[Entry], found: &mut Found) {
+    let heads = entries.iter().filter_map(|entry| match &entry.says {
+        Predicate::RunHead(head) => Some((signed(head.state.size), entry.index)),
+        _ => None,
+    });
+    let last = heads.last();
+    found.column(
+        At::of("run_heads", "size"),
+        row.map(|row| row.0),
+        last.map(|last| last.0),
+    );
+    found.column(
+        At::of("run_heads", "ledger_index"),
+        row.map(|row| row.1),
+        last.map(|last| last.1),
+    );
+}
+
+/// A number as the tables have it.
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// What the run's row repeats of frame 0.
@@ -303,6 +357,8 @@ impl Frames {
             signed: SignedFrames::default(),
             ledger,
             first: None,
+            tree: Frontier::new(),
+            nodes: Vec::new(),
             wanted: states.map(|state| (state.size, None)).collect(),
             broken: false,
         }
@@ -337,6 +393,12 @@ impl Frames {
             );
             return;
         }
+        let nodes = &mut self.nodes;
+        self.tree.push_with(self.chain.head(), |level, _, hash| {
+            if level == NODE_LEVEL {
+                nodes.push(hash);
+            }
+        });
         let first = self.first.get_or_insert_with(|| First {
             hash: self.chain.head(),
             line: Hash::of(&[row.bytes, b"\n"]),
@@ -352,10 +414,10 @@ impl Frames {
     }
 
     /// The run's row, and the ledger's entries, against the frames.
-    fn finish(self, row: &RunColumns, entries: &[Entry], found: &mut Found) {
+    fn finish(self, row: &RunColumns, proofs: &Proofs, entries: &[Entry], found: &mut Found) {
         self.check_opening(row, entries, found);
         self.check_states(entries, found);
-        self.check_seal(row, entries, found);
+        self.check_seal(row, proofs, entries, found);
         let erased: u64 = entries.iter().map(|entry| erased(&entry.says)).sum();
         found.column(
             At::of("runs", "erased"),
@@ -462,7 +524,7 @@ impl Frames {
         }
     }
 
-    fn check_seal(&self, row: &RunColumns, entries: &[Entry], found: &mut Found) {
+    fn check_seal(&self, row: &RunColumns, proofs: &Proofs, entries: &[Entry], found: &mut Found) {
         let seal = entries
             .iter()
             .find(|entry| matches!(entry.says, Predicate::RunSeal(_)));
@@ -478,34 +540,39 @@ impl Frames {
             said.map(|said| said.sealed_at.micros()),
         );
         found.column(at("seal_proof"), row.seal_proof.is_some(), said.is_some());
-        let Some(seal) = seal.filter(|_| !self.broken) else {
-            return;
-        };
-        let trust = self.ledger.trust.as_ref();
+        if let Some(seal) = seal.filter(|_| !self.broken) {
+            self.check_proof(seal, proofs.own.as_deref(), at("seal_proof"), found);
+            if proofs.cosigned.is_some() {
+                let at = At::of("cosigned_proofs", "proof");
+                self.check_proof(seal, proofs.cosigned.as_deref(), at, found);
+            }
+        } else if proofs.cosigned.is_some() {
+            let at = At::of("cosigned_proofs", "run");
+            found.surplus(at, "the run has no seal");
+        }
+    }
+
+    /// The seal and a proof of it against the frames.
+    fn check_proof(&self, seal: &Entry, proof: Option<&str>, at: At, found: &mut Found) {
         let mut findings = onrecord_verify::check_seal(
             &seal.bytes,
-            row.seal_proof.as_deref(),
+            proof,
             (&self.chain, self.chain.file_digest()),
-            trust,
+            self.ledger.trust.as_ref(),
         );
         // How many witnesses had cosigned, and when, says nothing of the database.
         findings.retain(|one| !matches!(one.code, Code::WitnessQuorum | Code::TimeAnchor));
-        found.rules(at("seal_proof").index(seal.index), findings);
-        let proof = row.seal_proof.as_deref();
-        if let Some(proof) =
-            proof.and_then(|proof| onrecord_core::note::TlogProof::parse(proof).ok())
-            && let Ok(signed) = onrecord_verify::SignedCheckpoint::read(&proof.checkpoint, None)
-        {
-            let index = i64::try_from(proof.index).unwrap_or(i64::MAX);
-            found.column(at("seal_proof"), index, seal.index);
+        found.rules(at.index(seal.index), findings);
+        let Some(proof) = proof.and_then(|proof| TlogProof::parse(proof).ok()) else {
+            return;
+        };
+        found.column(at, signed(proof.index), seal.index);
+        if let Ok(shown) = SignedCheckpoint::read(&proof.checkpoint, None) {
             // A checkpoint of after this ledger was read is not known here.
-            let root = self.ledger.copy.root_at(signed.checkpoint.size);
-            if root.is_some_and(|root| root != signed.checkpoint.root) {
-                found.rule(
-                    Code::SplitView,
-                    at("seal_proof"),
-                    "it leads to another root than the ledger's",
-                );
+            let root = self.ledger.copy.root_at(shown.checkpoint.size);
+            if root.is_some_and(|root| root != shown.checkpoint.root) {
+                let cause = "it leads to another root than the ledger's";
+                found.rule(Code::SplitView, at, cause);
             }
         }
     }

@@ -10,6 +10,7 @@ use onrecord_core::id::RunId;
 use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgRow, PgTypeInfo, PgValueRef};
 use sqlx::{Connection as _, Decode, Executor as _, PgConnection, Postgres, Row as _, Type};
+use std::collections::HashMap;
 
 /// Microseconds from 1970 to 2000, where PostgreSQL begins to count.
 const EPOCH: i64 = 946_684_800_000_000;
@@ -114,8 +115,8 @@ pub(crate) struct PayloadRow {
     pub(crate) length: i32,
 }
 
-/// A version of a tenant's rules of redaction.
-pub(crate) struct RulesRow {
+/// A version of a document that a tenant signed: its rules of redaction, or its settings.
+pub(crate) struct DocumentRow {
     pub(crate) version: i64,
     pub(crate) index: i64,
     pub(crate) document: Vec<u8>,
@@ -247,18 +248,89 @@ impl Reader {
     ///
     /// # Errors
     /// The database does not answer.
-    pub(crate) async fn rules(&mut self) -> Result<Vec<RulesRow>, StoreError> {
-        let rows = sqlx::query("select * from redaction_rules where tenant = current_setting('onrecord.tenant') order by version")
-            .fetch_all(&mut self.connection)
-            .await?;
+    pub(crate) async fn rules(&mut self) -> Result<Vec<DocumentRow>, StoreError> {
+        self.documents(
+            "select * from redaction_rules where tenant = current_setting('onrecord.tenant') order by version",
+        )
+        .await
+    }
+
+    /// All versions of the tenant's settings.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn settings(&mut self) -> Result<Vec<DocumentRow>, StoreError> {
+        self.documents(
+            "select * from settings where tenant = current_setting('onrecord.tenant') order by version",
+        )
+        .await
+    }
+
+    async fn documents(&mut self, sql: &'static str) -> Result<Vec<DocumentRow>, StoreError> {
+        let rows = sqlx::query(sql).fetch_all(&mut self.connection).await?;
         let read = |row: &PgRow| {
-            Ok(RulesRow {
+            Ok(DocumentRow {
                 version: row.try_get("version")?,
                 index: row.try_get("ledger_index")?,
                 document: row.try_get("document")?,
             })
         };
         rows.iter().map(read).collect()
+    }
+
+    /// The lines of witnesses under the tenant's checkpoints, by their sizes.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn cosignatures(&mut self) -> Result<HashMap<i64, String>, StoreError> {
+        let rows: Vec<(i64, String)> = sqlx::query_as(
+            "select size, string_agg(line || E'\\n', '' order by witness) from cosignatures
+             where tenant = current_setting('onrecord.tenant') group by size",
+        )
+        .fetch_all(&mut self.connection)
+        .await?;
+        Ok(rows.into_iter().collect())
+    }
+
+    /// The proof that takes the place of that of a run's row, where there is one.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn cosigned_proof(
+        &mut self,
+        run: &RunId,
+    ) -> Result<Option<String>, StoreError> {
+        Ok(
+            sqlx::query_scalar("select proof from cosigned_proofs where run = $1")
+                .bind(Uuid::from(run))
+                .fetch_optional(&mut self.connection)
+                .await?,
+        )
+    }
+
+    /// How far the ledger has stated an open run, by the row that says so: frames, and index of the statement.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn stated(&mut self, run: &RunId) -> Result<Option<(i64, i64)>, StoreError> {
+        Ok(
+            sqlx::query_as("select size, ledger_index from run_heads where run = $1")
+                .bind(Uuid::from(run))
+                .fetch_optional(&mut self.connection)
+                .await?,
+        )
+    }
+
+    /// The nodes of a run's tree, by level and index.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn run_nodes(&mut self, run: &RunId) -> Result<Copy<'_>, StoreError> {
+        let sql = format!(
+            "copy (select level, idx, hash from run_nodes where run = '{:032x}' order by level, idx) to stdout (format binary)",
+            run.to_bits()
+        );
+        Copy::begin(&mut self.connection, &sql).await
     }
 
     /// The tenant's runs in the order of their ids.

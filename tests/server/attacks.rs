@@ -105,7 +105,8 @@ impl Case {
             jobs: 2,
         };
         let mut codes = Vec::new();
-        let done = audit.run(&mut AuditState::none(), |told| {
+        let mut state = AuditState::none();
+        let done = audit.run(&mut state, |told| {
             if let Told::Finding(finding) = told {
                 codes.push(finding.code);
             }

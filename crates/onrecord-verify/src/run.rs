@@ -10,6 +10,7 @@ use crate::ledger_lines::{self, Context, Lines};
 use crate::manifest::{self, Members};
 use crate::payloads::Demands;
 use crate::proof::PROOF_BYTES;
+use crate::receipts;
 use crate::report::What;
 use crate::seal::{self, Seal};
 use crate::tar::{Archive, Body, Entry, TarError};
@@ -219,6 +220,8 @@ impl Run {
                 );
             }
         }
+        let signed = &options.signed_receipts;
+        receipts::check_signed(check, signed, &self.frames, self.origin());
         if let Some(ledger) = &options.ledger {
             copy::check(
                 check,
