@@ -180,10 +180,10 @@ impl Anchors {
         let folder = config.published.clone();
         let published = Published::open(folder.unwrap_or_else(|| data_dir.join("published")))?;
         let asked = config.witnesses.iter().flat_map(Policy::asked);
-        let witnesses = asked.map(|one| Asked::new(http_client()?, one));
+        let witnesses = asked.map(|one| Asked::new(http_client(one.2)?, one));
         let witnesses = witnesses.collect::<Result<Vec<_>, _>>()?;
         let authority = config.authority.as_deref();
-        let authority = authority.map(|url| Authority::new(http_client()?, url));
+        let authority = authority.map(|url| Authority::new(http_client(url)?, url));
         if !witnesses.is_empty() {
             recorder.set_witnessed();
         }
@@ -348,16 +348,28 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// A client that waits for nobody for long, and goes where it is told and nowhere else.
-fn http_client() -> Result<reqwest::Client, AnchorError> {
+fn http_client(url: &str) -> Result<reqwest::Client, AnchorError> {
     const TIMEOUT: Duration = Duration::from_secs(10);
-    reqwest::Client::builder()
+    let mut client = reqwest::Client::builder();
+    let host = reqwest::Url::parse(url).ok();
+    let host = host.as_ref().and_then(|url| url.host_str());
+    let host = host.map(|host| host.trim_matches(['[', ']']));
+    let is_here = |host: &str| {
+        let address = host.parse::<std::net::IpAddr>();
+        host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+    };
+    if host.is_some_and(is_here) {
+        // What is meant for this machine goes to no proxy.
+        client = client.no_proxy();
+    }
+    client
         .connect_timeout(TIMEOUT)
         .timeout(TIMEOUT)
         .redirect(reqwest::redirect::Policy::none())
         .user_agent(concat!("onrecord/", env!("CARGO_PKG_VERSION")))
         .build()
         .map_err(|error| AnchorError::Address {
-            url: "HTTP client".to_owned(),
+            url: url.to_owned(),
             problem: error.to_string(),
         })
 }

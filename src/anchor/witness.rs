@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 /// Bytes of an answer at most.
 const ANSWER_BYTES: usize = 65_536;
+/// Characters of a witness's own words that are repeated.
+const SAID_CHARS: usize = 200;
 /// After what time those that answered are enough, where no file says so.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Seals that get their proofs in one transaction.
@@ -88,9 +90,48 @@ impl Asked {
         Ok((status, text))
     }
 
+    /// What its answer to a checkpoint means; `Err` has the size from which it is to be asked again.
+    fn read(
+        &self,
+        note: &str,
+        (old, size): (u64, u64),
+        status: StatusCode,
+        answer: &str,
+    ) -> Result<Outcome, u64> {
+        let printable = answer.chars().filter(|one| !one.is_control());
+        let said: String = printable.take(SAID_CHARS).collect();
+        Ok(match status {
+            StatusCode::OK => match self.signature(note, answer) {
+                Some(signature) => Outcome::Cosigned(signature),
+                None => Outcome::Failed(
+                    "its answer has no cosignature of the checkpoint by its key".to_owned(),
+                ),
+            },
+            StatusCode::CONFLICT => {
+                let known = answer.strip_suffix('\n').and_then(|text| text.parse().ok());
+                match known {
+                    Some(known) if known == old && old == size => Outcome::Otherwise {
+                        size,
+                        contradicts: true,
+                    },
+                    Some(known) => return Err(known),
+                    None => Outcome::Failed("409 without a size: it is no witness".to_owned()),
+                }
+            }
+            StatusCode::UNPROCESSABLE_ENTITY if old > 0 => Outcome::Otherwise {
+                size: old,
+                contradicts: true,
+            },
+            StatusCode::NOT_FOUND | StatusCode::FORBIDDEN => Outcome::Failed(format!(
+                "{status}: its operator has to add the ledger's `log` line of `onrecord trust` ({said})"
+            )),
+            _ => Outcome::Failed(format!("{status}: {said}")),
+        })
+    }
+
     /// Its signature in an answer, if it is one under the checkpoint.
-    fn signature(&self, text: &str, lines: &str) -> Option<NoteSignature> {
-        let note = Note::parse(&format!("{text}\n{lines}")).ok()?;
+    fn signature(&self, note: &str, lines: &str) -> Option<NoteSignature> {
+        let note = Note::parse(&format!("{note}{lines}")).ok()?;
         let bytes = note.signatures_of(&self.verifier).next()?.to_vec();
         let one = Cosignature::from_bytes(&bytes).ok()?;
         let message = cosigned_message(one.time, &note.text);
@@ -173,14 +214,14 @@ impl Anchors {
         (size, note): (u64, &str),
     ) -> Result<Outcome, AnchorError> {
         let mut old = self.known(tenant, |known| known.witnesses.entry(place).or_default().0);
-        let text = note.split_once("\n\n").map_or(note, |(text, _)| text);
-        let text = format!("{text}\n");
+        let mut outcome = Outcome::Failed("it names another size each time".to_owned());
         for _ in 0..3 {
             if old > size {
-                return Ok(Outcome::Otherwise {
+                outcome = Outcome::Otherwise {
                     size: old,
                     contradicts: false,
-                });
+                };
+                break;
             }
             let mut tx = self.recorder.store().snapshot(tenant).await?;
             let path = ledger::log::consistency(&mut tx, tenant, old, size).await?;
@@ -194,58 +235,24 @@ impl Anchors {
                 Ok(answered) => answered,
                 Err(problem) => return Ok(Outcome::Failed(problem)),
             };
-            let said: String = answer
-                .chars()
-                .filter(|one| !one.is_control())
-                .take(200)
-                .collect();
-            match status {
-                StatusCode::OK => {
-                    let Some(signature) = one.signature(&text, &answer) else {
-                        return Ok(Outcome::Failed(
-                            "its answer has no cosignature of the checkpoint by its key".to_owned(),
-                        ));
-                    };
-                    self.known(tenant, |known| {
-                        known.witnesses.entry(place).or_default().0 = size
-                    });
-                    return Ok(Outcome::Cosigned(signature));
+            match one.read(note, (old, size), status, &answer) {
+                Ok(read) => {
+                    outcome = read;
+                    break;
                 }
-                StatusCode::CONFLICT => {
-                    let known = answer.strip_suffix('\n').and_then(|text| text.parse().ok());
-                    let Some(known) = known else {
-                        return Ok(Outcome::Failed(
-                            "409 without a size: it is no witness".to_owned(),
-                        ));
-                    };
-                    if known == old && old == size {
-                        return Ok(Outcome::Otherwise {
-                            size,
-                            contradicts: true,
-                        });
-                    }
-                    old = known;
-                    self.known(tenant, |state| {
-                        state.witnesses.entry(place).or_default().0 = known
-                    });
-                }
-                StatusCode::UNPROCESSABLE_ENTITY if old > 0 => {
-                    return Ok(Outcome::Otherwise {
-                        size: old,
-                        contradicts: true,
-                    });
-                }
-                StatusCode::NOT_FOUND | StatusCode::FORBIDDEN => {
-                    return Ok(Outcome::Failed(format!(
-                        "{status}: its operator has to add the ledger's `log` line of `onrecord trust` ({said})"
-                    )));
-                }
-                _ => return Ok(Outcome::Failed(format!("{status}: {said}"))),
+                Err(known) => old = known,
             }
         }
-        Ok(Outcome::Failed(
-            "it names another size each time".to_owned(),
-        ))
+        // What it said otherwise it is asked about anew: its operator may have put it right.
+        let knows = match outcome {
+            Outcome::Cosigned(_) => size,
+            Outcome::Otherwise { .. } => 0,
+            Outcome::Failed(_) => old,
+        };
+        self.known(tenant, |known| {
+            known.witnesses.entry(place).or_default().0 = knows
+        });
+        Ok(outcome)
     }
 
     /// Keeps what a witness signed, or what it said instead. True where it signed.

@@ -156,7 +156,7 @@ pub struct ServeArgs {
     /// Connections to the database
     #[arg(long, env = "ONRECORD_CONNECTIONS", value_name = "N", default_value_t = CONNECTIONS, value_parser = clap::value_parser!(u32).range(2..=500))]
     pub connections: u32,
-    /// Seal runs as interrupted that nobody wrote to for so many hours; 0 for never
+    /// Seal runs as interrupted that nobody wrote to for so many hours, where their tenant chose nothing else; 0 for never
     #[arg(
         long,
         env = "ONRECORD_SEAL_IDLE_HOURS",
@@ -248,7 +248,8 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     finality.rotate_after = (minutes > 0).then(|| Duration::from_secs(60 * minutes));
     finality.key_backup_days = args.key_backup_days;
     announce(&started, &format!("http://{address}"));
-    let idle = args.seal_idle_hours;
+    let hours = args.seal_idle_hours;
+    let idle = (hours > 0).then(|| hours.saturating_mul(3_600));
     let recorder = started.app.recorder.clone();
     recorder.resume_rotations().await?;
     let sweeper = tokio::spawn(async move {
@@ -258,10 +259,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
             if let Err(error) = recorder.refresh_keys().await {
                 tracing::warn!(%error, "the keys folder could not be looked at");
             }
-            if idle == 0 {
-                continue;
-            }
-            if let Err(error) = recorder.seal_idle(idle * 3_600).await {
+            if let Err(error) = recorder.seal_idle(idle).await {
                 tracing::warn!(%error, "idle runs could not be sealed");
             }
         }
@@ -283,8 +281,11 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
         seconds: args.head_every_seconds,
     };
     let stater = tokio::spawn(async move {
+        if every.frames == 0 && every.seconds == 0 {
+            return;
+        }
         let mut ticks = tokio::time::interval(HEAD_CHECK);
-        while every.frames > 0 || every.seconds > 0 {
+        loop {
             ticks.tick().await;
             if let Err(error) = recorder.state_heads(every).await {
                 tracing::warn!(%error, "how far open runs are could not be stated");

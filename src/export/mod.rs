@@ -13,6 +13,7 @@ mod log;
 mod path;
 mod payloads;
 mod reading;
+mod report;
 mod turn;
 pub mod verification;
 mod withhold;
@@ -20,6 +21,7 @@ mod writer;
 
 pub use log::{Consistency, LedgerSummary};
 pub use reading::ReadPayload;
+pub use report::{PayloadStates, RunReport};
 pub use withhold::Withhold;
 
 use crate::access::Caller;

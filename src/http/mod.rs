@@ -24,11 +24,13 @@ mod read_payload;
 mod read_run;
 mod receipt;
 mod redaction;
+mod report;
 mod request;
 mod rotations;
 mod schema;
 mod seal_run;
 mod serve;
+mod settings;
 mod signature;
 mod signing_keys;
 mod tenants;
@@ -105,7 +107,7 @@ pub const UPLOAD_BYTES: usize = 64 * 1024 * 1024 * 1024;
         (name = "verify", description = "Exports, proofs and checks"),
         (name = "ledger", description = "The tenant's ledger: a transparency log of signed statements"),
         (name = "retain", description = "Holds and erasures"),
-        (name = "administer", description = "Tokens, tenants, keys and rules of redaction"),
+        (name = "administer", description = "Tokens, tenants, settings, keys and rules of redaction"),
         (name = "operate", description = "Health"),
     ),
     // Their addresses have steps that the document's form cannot say, so that the router has them apart.
@@ -145,6 +147,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(read_payload::read_payload))
         .routes(routes!(export_run::export_run))
         .routes(routes!(verification::verify_run))
+        .routes(routes!(report::report_run))
+        .routes(routes!(report::print_run))
         .routes(routes!(verification::prove_turn))
         .routes(routes!(verification::prove_frame))
         .routes(routes!(verification::verify_file))
@@ -178,6 +182,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(log::read_checkpoint))
         .route("/t/{log}/tile/{level}/{*index}", get(log::read_tile))
         .route("/t/{log}/tile/entries/{*index}", get(log::read_entry_tile))
+        .routes(routes!(settings::read_settings, settings::change_settings))
         .routes(routes!(health::live))
         .routes(routes!(health::ready))
 }

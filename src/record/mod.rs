@@ -26,6 +26,7 @@ mod rotate;
 mod rules;
 pub mod seal;
 mod sequencer;
+pub mod settings;
 mod signed;
 mod signing_keys;
 pub mod stated;

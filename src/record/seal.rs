@@ -3,6 +3,7 @@
 use super::follow::Progress;
 use super::open::state_of;
 use super::place::{STORE_ID, close_turn, place};
+use super::settings::settings;
 use super::{RecordError, Recorder, commit};
 use crate::access::{AgentKeys, Caller};
 use crate::ledger::{self, later};
@@ -118,16 +119,20 @@ impl Recorder {
         .await
     }
 
-    /// Seals runs as interrupted that nobody has written to for some seconds. Returns how many. One that
-    /// cannot be sealed does not hinder the others.
-    pub async fn seal_idle(&self, idle_s: u64) -> Result<u64, RecordError> {
+    /// Seals runs as interrupted that nobody has written to for as long as their tenant chose, or, where it chose nothing,
+    /// for so many seconds; `None` is for ever. Returns how many. What cannot be sealed does not hinder the others.
+    pub async fn seal_idle(&self, standard_s: Option<u64>) -> Result<u64, RecordError> {
         let mut count = 0;
         for (tenant, _) in self.store.tenants().await? {
-            let mut tx = self.store.snapshot(&tenant).await?;
-            let runs = store::runs::idle(&mut tx, &tenant, idle_s, 100).await?;
-            tx.commit().await.map_err(store::StoreError::from)?;
+            let runs = match self.idle_runs(&tenant, standard_s).await {
+                Ok(runs) => runs,
+                Err(error) => {
+                    tracing::warn!(%tenant, %error, "idle runs cannot be looked for");
+                    continue;
+                }
+            };
             for run in runs {
-                match self.seal_if_idle(&tenant, &run, idle_s).await {
+                match self.seal_if_idle(&tenant, &run, standard_s).await {
                     Ok(true) => {
                         tracing::info!(%run, "sealed as interrupted: nobody wrote to it");
                         count += 1;
@@ -140,17 +145,35 @@ impl Recorder {
         Ok(count)
     }
 
-    /// Looks again under the lock: whoever comes back at this moment keeps the run.
+    async fn idle_runs(
+        &self,
+        tenant: &TenantId,
+        standard_s: Option<u64>,
+    ) -> Result<Vec<RunId>, RecordError> {
+        let mut tx = self.store.snapshot(tenant).await?;
+        let runs = match settings(&mut tx, tenant).await?.seal_idle(standard_s) {
+            Some(idle_s) => store::runs::idle(&mut tx, tenant, idle_s, 100).await?,
+            None => Vec::new(),
+        };
+        commit(tx).await?;
+        Ok(runs)
+    }
+
+    /// Looks again under the locks: whoever comes back at this moment keeps the run, and so does who chose another time.
     async fn seal_if_idle(
         &self,
         tenant: &TenantId,
         run: &RunId,
-        idle_s: u64,
+        standard_s: Option<u64>,
     ) -> Result<bool, RecordError> {
         let (recorder, run) = (self.clone(), run.clone());
         let caller = Caller::server(tenant.clone());
         self.detached(async move {
-            let locked = recorder.lock(&caller, &run).await?;
+            let mut locked = recorder.lock(&caller, &run).await?;
+            let chosen = settings(&mut locked.tx, &caller.tenant).await?;
+            let Some(idle_s) = chosen.seal_idle(standard_s) else {
+                return Ok(false);
+            };
             let last = locked.row.chain.last_at().unwrap_or(locked.now);
             let idle_micros = locked.now.micros() - last.micros();
             let least_micros = i64::try_from(idle_s)

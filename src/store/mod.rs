@@ -22,6 +22,7 @@ pub(crate) mod rewinds;
 pub(crate) mod run_heads;
 pub(crate) mod run_nodes;
 pub(crate) mod runs;
+pub(crate) mod settings;
 pub(crate) mod signing_keys;
 pub(crate) mod tenants;
 pub(crate) mod time;

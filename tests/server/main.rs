@@ -39,8 +39,14 @@ mod pages;
 mod proofs;
 mod reading;
 mod rewinds;
+mod open_runs;
+mod pages;
+mod proofs;
+mod reading;
+mod reports;
 mod rotation;
 mod running;
+mod settings;
 #[path = "../shared/mod.rs"]
 mod shared;
 mod signed_frames;

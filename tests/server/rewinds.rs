@@ -142,7 +142,7 @@ async fn a_backup_that_was_put_back_is_noticed_and_accepted_on_the_ledger() {
         .api
         .get(&format!("/v1/runs/{other_backup}"))
         .await
-        .problem(404, "no_run");
+        .problem(404, "run_not_found");
     assert_eq!(state(&server).await["rewound"], false);
 }
 

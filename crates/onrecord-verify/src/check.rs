@@ -78,7 +78,7 @@ impl<'a> Check<'a> {
         if options.ledger.is_some() {
             self.skip("your copy of the ledger: it is compared with run bundles");
         }
-        if !options.receipts.is_empty() {
+        if !options.receipts.is_empty() || !options.signed_receipts.is_empty() {
             self.skip("receipts: they are compared with run bundles");
         }
     }

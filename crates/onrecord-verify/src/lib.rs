@@ -43,7 +43,7 @@ pub use code::{Code, Status};
 pub use copy::LedgerCopy;
 pub use piecewise::{LedgerWalk, SignedCheckpoint, SignedFrames, ToldRun, check_seal};
 pub use presented::{BadPresented, Matched, Presented, parse_presented};
-pub use receipts::{BadReceipts, parse_receipts};
+pub use receipts::{BadReceipts, Receipts, parse_receipts};
 pub use render::{escape, render};
 pub use report::{Facts, Finding, Line, LineState, PROVES, Payloads, Report, Verdict, What};
 pub use signature::{BadKey, PublicKey};
@@ -70,6 +70,8 @@ pub struct Options {
     pub ledger: Option<LedgerCopy>,
     /// Receipts that were kept.
     pub receipts: Vec<Receipt>,
+    /// Envelopes of `run-head`s that were kept.
+    pub signed_receipts: Vec<String>,
     /// Payloads that somebody presents.
     pub presented: Vec<Presented>,
 }

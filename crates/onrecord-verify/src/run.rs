@@ -10,6 +10,7 @@ use crate::ledger_lines::{self, Context, Lines};
 use crate::manifest::{self, Members};
 use crate::payloads::Demands;
 use crate::proof::PROOF_BYTES;
+use crate::receipts;
 use crate::report::What;
 use crate::seal::{self, Seal};
 use crate::tar::{Archive, Body, Entry, TarError};
@@ -173,12 +174,12 @@ impl Run {
             seal::check_stamp(
                 check,
                 seal,
-                stamp.as_ref().map(Option::as_deref).map_err(|()| ()),
+                stamp.as_ref().map(Option::as_deref).map_err(|&()| ()),
             );
             seal::check_proof(
                 check,
                 seal,
-                proof.as_ref().map(Option::as_deref).map_err(|()| ()),
+                proof.as_ref().map(Option::as_deref).map_err(|&()| ()),
             );
             seal::check_anchor(check, seal);
         }
@@ -229,6 +230,8 @@ impl Run {
                 );
             }
         }
+        let signed = &options.signed_receipts;
+        receipts::check_signed(check, signed, &self.frames, self.origin());
         if let Some(ledger) = &options.ledger {
             copy::check(
                 check,
