@@ -4,6 +4,7 @@
 //! and column follows from the bytes under a hash or a signature. Each ledger is read as it is at one moment, and so is each
 //! run, so that what is written meanwhile is no contradiction.
 
+mod chain;
 mod found;
 mod ledger;
 mod nodes;

@@ -2,7 +2,8 @@
 
 use super::found::{At, Found};
 use crate::store::StoreError;
-use crate::store::audit::{Copy, NodeRow};
+use crate::store::audit::NodeRow;
+use crate::store::copy::Copy;
 use onrecord_core::digest::{Hash, node_hash};
 
 /// A table of nodes.

@@ -8,6 +8,7 @@ pub(crate) mod append;
 pub(crate) mod audit;
 pub mod check;
 pub(crate) mod condition;
+pub(crate) mod copy;
 pub(crate) mod erasing;
 pub(crate) mod erasures;
 pub(crate) mod frames;

@@ -51,7 +51,7 @@ fn know(folder: &Path, trust: &str) {
 }
 
 /// The server's trust file with witnesses and a quorum in it.
-fn with_witnesses(trust: &str, others: &[&Other], quorum: &str) -> String {
+pub fn with_witnesses(trust: &str, others: &[&Other], quorum: &str) -> String {
     let mut lines = trust.replace("quorum none\n", "");
     for (number, other) in (1..).zip(others) {
         lines += &format!("witness w{number} {}\n", other.key);

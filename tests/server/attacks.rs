@@ -4,22 +4,26 @@
 //! | what is done | found by |
 //! |---|---|
 //! | edit, drop, reorder, insert, truncate, backdate a sealed run and sign everything anew | holder of a receipt, of a bundle with the ledger of today, a monitor; nobody who holds nothing |
-//! | a whole run deleted, and the ledger signed anew | holder of its bundle, a monitor; nobody who holds nothing |
+//! | a whole run deleted, and the ledger signed anew | holder of its bundle, a monitor; of the last run nobody who holds nothing, of another one everybody who reads the ledger |
 //! | the same without signing anew | everybody who verifies |
-//! | the end of an open run cut off | holder of a receipt; nobody else, as long as no head is in the ledger |
+//! | the end of an open run cut off | holder of a receipt; everybody, once a head is in the ledger; nobody else before |
 //! | a second seal in the ledger | holder of the bundle with the ledger of today, a monitor |
 //! | a seal by a stolen key that is not in the ledger | everybody who verifies |
+//! | a ledger that the witness saw otherwise | everybody who asks for the witness |
 //! | two ledgers for two people | who compares a bundle of the one with the copy of the other; a monitor that sees both |
 //! | an erasure under a hold, a key used after its end | a monitor |
 //! | another tenant's or run's frames, another suite, other spelling, a payload swapped | everybody who verifies |
 
+use crate::anchors::{Other, with_witnesses};
 use crate::api::Api;
 use crate::api::audit::{export, trust};
 use crate::api::bundle::Bundle;
 use crate::monitoring::{Auditor, Look};
 use crate::operator::{Operator, says};
 use crate::running::Server;
+use onrecord::anchor::{Config, Policy};
 use onrecord::audit::{Audit, State as AuditState, Told};
+use onrecord::start::HeadsEvery;
 use onrecord_core::digest::Hash;
 use onrecord_core::frame::{Actor, ActorType};
 use onrecord_core::receipt::Receipt;
@@ -249,21 +253,12 @@ async fn a_run_that_is_deleted_is_missed_by_those_who_knew_of_it() {
     }
     // Rows alone: the ledger tells of it, and the operator's audit finds it.
     assert!(case.audit().await.contains(&"row_missing"));
-    // And now the ledger, with the numbers of later runs moved up.
+    // And now the ledger.
     let entries = operator.entries().await;
-    let mut number = 0;
-    let entries = entries.into_iter().filter_map(|entry| match says(&entry) {
-        says if says.run().is_some_and(|one| one.to_string() == *run) => None,
-        Predicate::RunOpen(open) => {
-            number += 1;
-            assert!(number <= open.run_no);
-            Some(entry)
-        }
-        _ => Some(entry),
-    });
-    let entries: Vec<_> = entries.collect();
+    let mut entries = entries;
+    entries.retain(|entry| says(entry).run().is_none_or(|one| one.to_string() != *run));
     operator.put_ledger(entries).await;
-    // Who leaves the numbers as they are in the frames is found by everybody who reads the ledger.
+    // Who leaves the numbers of later runs as they are is found by everybody who reads the ledger.
     let newcomer = somebody(&case.server.api).await;
     found(&newcomer.look().await, "run_gap");
     found(&case.outside.look().await, "split_view");
@@ -273,6 +268,25 @@ async fn a_run_that_is_deleted_is_missed_by_those_who_knew_of_it() {
     )
     .unwrap();
     assert_eq!(verify(&case.outside, &BY_LEDGER).await.0, 1);
+
+    // The last run, which has no later one: whoever looks for the first time finds nothing.
+    let case = Case::begin().await;
+    let mut operator = Operator::of(&case.server).await;
+    let mut entries = operator.entries().await;
+    let last = says(entries.last().unwrap()).run().unwrap().to_string();
+    entries.retain(|entry| says(entry).run().is_none_or(|run| run.to_string() != last));
+    for table in ["runs", "frames", "payloads"] {
+        operator
+            .execute(&format!(
+                "delete from {table} where run = run_uuid('{last}')"
+            ))
+            .await;
+    }
+    operator.put_ledger(entries).await;
+    assert_eq!(case.audit().await, Vec::<&str>::new());
+    let newcomer = somebody(&case.server.api).await;
+    assert_eq!(newcomer.look().await.code, 0);
+    found(&case.outside.look().await, "rollback");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -387,6 +401,86 @@ async fn the_end_of_an_open_run_is_missed_by_who_has_a_receipt() {
     );
     assert_eq!(case.outside.look().await.code, 0);
     assert_eq!(case.audit().await, Vec::<&str>::new());
+
+    // With a head there it is seen by everybody, and who removes that is seen by a monitor.
+    let case = Case::begin().await;
+    let every = HeadsEvery {
+        frames: 1,
+        seconds: 0,
+    };
+    case.server.app.recorder.state_heads(every).await.unwrap();
+    assert_eq!(case.outside.look().await.code, 0);
+    let mut operator = Operator::of(&case.server).await;
+    let mut frames = operator.frames(&case.open).await;
+    frames.truncate(4);
+    operator.put_frames(&case.open, frames).await;
+    let again = case.server.second().await;
+    std::fs::write(
+        case.outside.path("now.tar"),
+        export(&again.api, &case.open).await,
+    )
+    .unwrap();
+    let alone = verify(&case.outside, &["now.tar"]).await;
+    assert_eq!(alone, (1, "run_head".to_owned()));
+    assert!(case.audit().await.contains(&"run_head"));
+    let mut entries = operator.entries().await;
+    entries.retain(|entry| !matches!(says(entry), Predicate::RunHead(_)));
+    operator.put_ledger(entries).await;
+    operator.execute("delete from run_heads").await;
+    assert_eq!(case.audit().await, Vec::<&str>::new());
+    found(&case.outside.look().await, "rollback");
+}
+
+/// A history that the witness did not see before: whoever asks for its signature does not get it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_witness_does_not_sign_another_past() {
+    let one = Other::start("w.example/1").await;
+    let config = Config {
+        witnesses: Some(Policy::of_all(&[one.pair()]).unwrap()),
+        ..Config::default()
+    };
+    let server = Server::anchored(config).await;
+    let own = trust(&server.api).await;
+    one.know(&own).await;
+    let run = server.api.any_run().await.run.to_string();
+    for n in 0..5 {
+        decide(&server.api, &run, n).await;
+    }
+    seal(&server.api, &run).await;
+    server.app.anchors.round().await;
+    let pinned = with_witnesses(&own, &[&one], "quorum w1\n");
+    let outside = somebody(&server.api).await;
+    std::fs::write(outside.path("trust.txt"), &pinned).unwrap();
+    let look = outside.look().await;
+    assert_eq!(look.code, 0, "{look:?}");
+    std::fs::write(outside.path("run.tar"), export(&server.api, &run).await).unwrap();
+    assert_eq!(verify(&outside, &["run.tar"]).await.0, 0);
+
+    let mut operator = Operator::of(&server).await;
+    let mut frames = operator.frames(&run).await;
+    frames[2]["body"]["choice"] = json!(77);
+    let chain = operator.put_frames(&run, frames).await;
+    let mut entries = operator.entries().await;
+    let place = seal_place(&entries, &run);
+    entries[place] = operator.seal_of(&entries[place], &chain, None);
+    operator
+        .execute("delete from cosigned_proofs; delete from cosigned_checkpoints; delete from cosignatures")
+        .await;
+    operator.put_ledger(entries).await;
+    // It is asked for the other history, and does not sign it.
+    server.app.anchors.round().await;
+    let again = server.second().await;
+    again.app.anchors.round().await;
+    // A newcomer, who pins the witness and holds nothing else.
+    let newcomer = somebody(&again.api).await;
+    std::fs::write(newcomer.path("trust.txt"), &pinned).unwrap();
+    std::fs::write(newcomer.path("now.tar"), export(&again.api, &run).await).unwrap();
+    let asked = verify(&newcomer, &["now.tar"]).await;
+    assert_eq!(asked, (2, "witness_quorum".to_owned()));
+    found(&newcomer.look().await, "witness_quorum");
+    // One who does not ask for it finds nothing.
+    std::fs::write(newcomer.path("trust.txt"), &own).unwrap();
+    assert_eq!(verify(&newcomer, &["now.tar"]).await.0, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
