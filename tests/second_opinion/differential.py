@@ -14,13 +14,17 @@ from __future__ import annotations
 import argparse
 import base64
 import hashlib
+import itertools
 import json
+import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,13 +54,27 @@ def main() -> int:
     parser.add_argument("folders", type=Path, nargs="*")
     given = parser.parse_args()
     judge = Judge(given.verifier)
+    with ThreadPoolExecutor(os.cpu_count()) as both:
+        jobs = [both.submit(judge.compare, *job) for job in altered(judge, given)]
+        for job in jobs:
+            job.result()
+    print(f"{judge.compared} compared, {len(judge.differences)} differ;", dict(judge.codes.most_common()))
+    for difference in judge.differences[:200]:
+        print(f"  {difference}")
+    if not judge.differences:
+        shutil.rmtree(judge.scratch)
+    return 1 if judge.differences else 0
+
+
+def altered(judge: Judge, given: argparse.Namespace) -> Iterator[tuple[Case, bytes, str]]:
+    """Each case as it is, and with so many alterations."""
     for case in [*golden(), *(case for folder in given.folders for case in evidence(folder))]:
         data = case.file.read_bytes()
-        judge.compare(case, data, "as it is")
+        yield case, data, "as it is"
         for number in range(given.count):
             chance = random.Random(f"{given.seed}/{case.file.name}/{case.args}/{number}")
             if case.trust and chance.random() < 0.15 and given.only in (None, "trust"):
-                judge.compare(judge.with_trust(case, trust_line(chance, case.trust.read_text())), data, f"trust {number}")
+                yield judge.with_trust(case, trust_line(chance, case.trust.read_text())), data, f"trust {number}"
                 continue
             choices = alterations(case, data)
             if given.only:
@@ -64,12 +82,7 @@ def main() -> int:
             if not choices:
                 continue
             alter = chance.choice(choices)
-            altered = alter(chance, case, data)
-            judge.compare(case, altered, f"{alter.__name__} {number}")
-    print(f"{judge.compared} compared, {len(judge.differences)} differ;", dict(judge.codes.most_common()))
-    for difference in judge.differences[:200]:
-        print(f"  {difference}")
-    return 1 if judge.differences else 0
+            yield case, alter(chance, case, data), f"{alter.__name__} {number}"
 
 
 def golden() -> Iterator[Case]:
@@ -107,29 +120,30 @@ class Judge:
     def __init__(self, verifier: Path) -> None:
         self.verifier, self.compared, self.differences = verifier, 0, list[str]()
         self.codes: Counter[str] = Counter()
-        self.scratch = Path(tempfile.mkdtemp(prefix="second-opinion-"))
+        self.scratch, self.names = Path(tempfile.mkdtemp(prefix="second-opinion-")), itertools.count()
 
     def compare(self, case: Case, data: bytes, what: str) -> None:
-        file = self.scratch / "altered"
+        """Judges in any thread. What they differ about is kept."""
+        file = self.scratch / f"{next(self.names)}"
         file.write_bytes(data)
         ours, theirs = self.first(case, file), self.second(case, file)
         self.compared += 1
         self.codes[str(ours["code"])] += 1
-        if ours != theirs:
-            kept = self.scratch / f"{len(self.differences)}"
-            kept.write_bytes(data)
+        if ours == theirs:
+            file.unlink()
+        else:
             trust = case.trust.name if case.trust else "no trust"
             self.differences.append(
-                f"{case.file.parent.name}/{case.file.name[:12]} {trust} {' '.join(case.args)[-24:]} {what}: first {ours}, second {theirs} ({kept})"
+                f"{case.file.parent.name}/{case.file.name[:12]} {trust} {' '.join(case.args)[-24:]} {what}: first {ours}, second {theirs} ({file})"
             )
 
     def with_trust(self, case: Case, text: str) -> Case:
-        file = self.scratch / f"trust-{self.compared}.txt"
+        file = self.scratch / f"trust-{next(self.names)}.txt"
         file.write_text(text)
         return Case(case.file, file, case.args)
 
     def first(self, case: Case, file: Path) -> dict[str, Any]:
-        """By the verifier that is shipped. An empty trust file folder keeps it from finding one by itself."""
+        """By the verifier that is shipped. A folder of configuration without a trust file keeps it from finding one."""
         trust = ["--trust", str(case.trust)] if case.trust else []
         environment = {"XDG_CONFIG_HOME": str(self.scratch), "HOME": str(self.scratch)}
         command = [self.verifier, "--json", *trust, *case.args, file]

@@ -348,6 +348,48 @@ fn a_certificate_names_a_tier_or_payloads_and_no_null() {
 }
 
 #[test]
+fn who_did_it_has_the_form_of_an_actor() {
+    let run = Run::new(|_| ());
+    for (id, expected) in [
+        ("ops", Code::Verified),
+        ("", Code::Statement),
+        ("a\nb", Code::Statement),
+    ] {
+        let by = json!({"id": id, "type": "human"});
+        let hold = json!({"action": "set", "at": at(20), "by": by, "matter": "m", "run": RUN});
+        let ledger = [run.open(1), run.seal(0, |_| ()), of_run("hold", hold)];
+        assert_eq!(told(&run, &ledger, 1, &[0, 2]), expected, "{id:?}");
+    }
+}
+
+#[test]
+fn another_suite_is_told_apart_from_a_malformed_session() {
+    let run = Run::new(|_| ());
+    let other = |change: fn(&mut Value)| {
+        let mut first: Value = serde_json::from_slice(&run.lines[0]).unwrap();
+        change(&mut first);
+        let mut lines = run.lines.clone();
+        lines[0] = canonical(&first);
+        let run = Run {
+            lines,
+            commit: run.commit,
+        };
+        told(&run, &[run.open(1), run.seal(0, |_| ())], 1, &[0])
+    };
+    assert_eq!(other(|frame| frame["seq"] = "0".into()), Code::FrameShape);
+    for change in [
+        |frame: &mut Value| frame["onrecord"] = json!(["frame/1"]),
+        |frame: &mut Value| frame["body"] = json!([]),
+        |frame: &mut Value| {
+            frame["body"]["suite"] = "onrecord-v2".into();
+            frame["seq"] = "0".into();
+        },
+    ] {
+        assert_eq!(other(change), Code::Suite);
+    }
+}
+
+#[test]
 fn a_seal_is_not_before_its_frames() {
     let run = Run::new(|_| ());
     let ledger = [
