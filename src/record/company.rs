@@ -1,4 +1,4 @@
-//! Company: for how many a lane waits before it writes the next batch.
+//! Company: for how many the next batch waits.
 //!
 //! Those who were answered with a batch mostly come back at once with their next frame. If the lane writes what waits
 //! at that moment, two cohorts form: each waits while the other is written, and each pays for a batch of its own. A
@@ -30,14 +30,10 @@ pub(super) struct Company {
 }
 
 impl Company {
-    /// A batch was taken.
-    pub(super) fn taken(&mut self, submissions: usize, frames: usize) {
+    /// A batch was written; in no time that is known where it failed.
+    pub(super) fn written(&mut self, submissions: usize, frames: usize, took: Option<Duration>) {
         (self.submissions, self.frames) = (submissions, frames);
-    }
-
-    /// It was written in this time.
-    pub(super) fn written(&mut self, took: Duration) {
-        self.took = took;
+        self.took = took.unwrap_or_default();
     }
 
     /// With how many submissions the next batch is to begin, of which so many wait; `None`: with those.
@@ -70,8 +66,7 @@ mod tests {
 
     fn after(submissions: usize, frames: usize, took: Duration) -> Company {
         let mut company = Company::default();
-        company.taken(submissions, frames);
-        company.written(took);
+        company.written(submissions, frames, Some(took));
         company
     }
 
