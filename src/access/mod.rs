@@ -83,6 +83,9 @@ pub enum AccessError {
     /// The token has none of the roles that are needed.
     #[error("the token has none of the roles {0}")]
     Role(String),
+    /// The token is of another tenant.
+    #[error("the token is of another tenant than the ledger")]
+    OtherTenant,
     /// The token may not speak for that actor.
     #[error("{0}")]
     Actor(String),

@@ -2,6 +2,8 @@
 //!
 //! Exit codes: `EXIT_CODES`, which `--help` prints, and for people `docs/cli.md`.
 
+mod anchors;
+pub mod audit;
 pub mod bench;
 pub mod commit;
 pub mod completions;
@@ -14,8 +16,10 @@ pub mod hold;
 pub mod import;
 mod key_place;
 pub mod keys;
+pub mod ledger;
 pub mod man;
 pub mod migrate;
+pub mod monitor;
 pub mod payload;
 pub mod prove;
 pub mod redaction;
@@ -38,6 +42,7 @@ pub mod trust;
 pub mod verify;
 pub mod watch;
 mod which_run;
+pub mod witness;
 
 use crate::client::{Client, ServerArgs};
 use clap::{Parser, Subcommand};
@@ -48,10 +53,11 @@ use tracing_subscriber::EnvFilter;
 const EXIT_CODES: &str = "\
 Exit codes:
   0    done
-  1    failed, and standard error says why; of `verify`: altered; of `doctor`: something is wrong
-  2    the command line is wrong; of `verify`: incomplete; of `import --strict`: lines not read;
-       of `gate --fail`: recorded, and not a pass
-  3    of `verify`: the input cannot be checked
+  1    failed, and standard error says why; of `verify` and `audit`: altered; of `doctor`: something
+       is wrong; of `monitor --once`: an alarm stands
+  2    the command line is wrong; of `verify` and `audit`: incomplete; of `import --strict`: lines
+       not read; of `gate --fail`: recorded, and not a pass; of `monitor`: it could not be checked
+  3    of `verify` and `audit`: it cannot be checked
   125  of `gate -- COMMAND`: not recorded; else its exit code is the command's own
   130  ended by Ctrl-C
 
@@ -107,10 +113,16 @@ enum Command {
     Erase(WithServer<erase::EraseArgs>),
     /// Set, release and list holds: what may not be erased
     Hold(WithServer<hold::HoldArgs>),
+    /// Show, list, export and prove the tenant's ledger
+    Ledger(WithServer<ledger::LedgerArgs>),
     /// Print the trust file for the server's keys
     Trust(WithServer<trust::TrustArgs>),
     /// Check a bundle, a proof of a turn or frame, or a ledger, offline
     Verify(verify::VerifyArgs),
+    /// Run a witness of ledgers: it cosigns what goes on from what it saw, and nothing else
+    Witness(witness::WitnessArgs),
+    /// Watch a ledger from outside, and keep a copy of it
+    Monitor(monitor::MonitorArgs),
     /// Commit to a payload that you keep, offline
     Commit(commit::CommitArgs),
     /// Make, list and revoke API tokens
@@ -129,6 +141,8 @@ enum Command {
     Migrate(migrate::MigrateArgs),
     /// Check a set-up, and say what is wrong and what to do
     Doctor(doctor::DoctorArgs),
+    /// Check the whole database against itself and its ledgers
+    Audit(audit::AuditArgs),
     /// Measure what a server takes: frames a second, latencies, and beside them a plain PostgreSQL
     Bench(bench::BenchArgs),
     /// Print the OpenAPI document
@@ -260,11 +274,17 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             let (args, client) = args.client()?;
             hold::run(args, client).await?;
         }
+        Command::Ledger(args) => {
+            let (args, client) = args.client()?;
+            ledger::run(args, client).await?;
+        }
         Command::Trust(args) => {
             let (args, client) = args.client()?;
             trust::run(args, client).await?;
         }
         Command::Verify(args) => return Ok(verify::run(args)),
+        Command::Witness(args) => witness::run(args).await?,
+        Command::Monitor(args) => return monitor::run(args).await,
         Command::Commit(args) => commit::run(args)?,
         Command::Token(args) => {
             let (args, client) = args.client()?;
@@ -289,6 +309,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Keys(args) => keys::run(args).await?,
         Command::Migrate(args) => migrate::run(args).await?,
         Command::Doctor(args) => return doctor::run(args).await,
+        Command::Audit(args) => return audit::run(args).await,
         Command::Bench(args) => return bench::run(args).await,
         Command::Openapi => print(&crate::http::openapi())?,
         Command::Completions(args) => completions::run(&args)?,

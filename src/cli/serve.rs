@@ -2,6 +2,7 @@
 
 use super::key_place::KeyPlace;
 use super::running::Running;
+use crate::anchor;
 use crate::postgres::Durability;
 use crate::start::{Config, HeadsEvery, Started, start};
 use anyhow::Context as _;
@@ -57,6 +58,7 @@ impl Place {
             new_token: false,
             redaction: true,
             literals: None,
+            anchors: Default::default(),
         })
     }
 }
@@ -77,6 +79,56 @@ impl OnOff {
             Self::On => "on",
             Self::Off => "off",
         }
+    }
+}
+
+/// Who is told of the ledgers.
+#[derive(Clone, Debug, clap::Args)]
+pub struct AnchorArgs {
+    /// Witness that cosigns the ledgers, its address and its verifier key; may be given several times, and all of them are
+    /// asked
+    #[arg(
+        long,
+        env = "ONRECORD_WITNESS",
+        value_name = "URL=VKEY",
+        value_delimiter = ' '
+    )]
+    pub witness: Vec<String>,
+    /// Witnesses, and which of them are enough: a file of `witness`, `group` and `quorum` lines as in a trust file, with
+    /// addresses
+    #[arg(
+        long,
+        env = "ONRECORD_WITNESSES",
+        value_name = "FILE",
+        conflicts_with = "witness"
+    )]
+    pub witnesses: Option<PathBuf>,
+    /// Time-stamping authority (RFC 3161) that stamps seals
+    #[arg(long, env = "ONRECORD_TSA", value_name = "URL")]
+    pub tsa: Option<String>,
+    /// Folder of what was published last of each ledger, which must not go back with a backup of the database [default:
+    /// published in the data folder]
+    #[arg(long, env = "ONRECORD_PUBLISHED_DIR", value_name = "DIR")]
+    pub published_dir: Option<PathBuf>,
+}
+
+impl AnchorArgs {
+    fn config(&self) -> anyhow::Result<anchor::Config> {
+        let witnesses = match &self.witnesses {
+            Some(path) => {
+                let text = std::fs::read_to_string(path)
+                    .with_context(|| format!("cannot read {}", path.display()))?;
+                let policy = anchor::Policy::parse(&text);
+                Some(policy.with_context(|| format!("--witnesses {}", path.display()))?)
+            }
+            None if self.witness.is_empty() => None,
+            None => Some(anchor::Policy::of_all(&self.witness).context("--witness")?),
+        };
+        Ok(anchor::Config {
+            published: self.published_dir.clone(),
+            witnesses,
+            authority: self.tsa.clone().filter(|url| !url.is_empty()),
+        })
     }
 }
 
@@ -151,6 +203,8 @@ pub struct ServeArgs {
     /// File of further secrets, one a line, that are taken out wherever they stand
     #[arg(long, env = "ONRECORD_REDACT_LITERALS", value_name = "FILE")]
     pub redact_literals: Option<PathBuf>,
+    #[command(flatten)]
+    anchors: AnchorArgs,
     /// Make another owner's token, if the first one is lost
     #[arg(long)]
     pub new_admin_token: bool,
@@ -168,6 +222,7 @@ impl ServeArgs {
         }
         Ok(Config {
             literals: self.redact_literals.clone(),
+            anchors: self.anchors.config()?,
             public_host: self.public_host.clone(),
             connections: self.connections,
             new_token: self.new_admin_token,
@@ -219,14 +274,18 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
             }
         }
     });
+    tokio::spawn(started.app.anchors.clone().run());
     let recorder = started.app.recorder.clone();
     let every = HeadsEvery {
         frames: args.head_every_frames,
         seconds: args.head_every_seconds,
     };
     let stater = tokio::spawn(async move {
+        if every.frames == 0 && every.seconds == 0 {
+            return;
+        }
         let mut ticks = tokio::time::interval(HEAD_CHECK);
-        while every.frames > 0 || every.seconds > 0 {
+        loop {
             ticks.tick().await;
             if let Err(error) = recorder.state_heads(every).await {
                 tracing::warn!(%error, "how far open runs are could not be stated");

@@ -35,6 +35,63 @@ impl Spool {
     }
 }
 
+/// A tar that leaves in pieces.
+pub(super) struct Tar {
+    sink: mpsc::Sender<Result<Bytes, ExportError>>,
+    buffer: Vec<u8>,
+}
+
+impl Tar {
+    pub(super) fn new(sink: mpsc::Sender<Result<Bytes, ExportError>>) -> Self {
+        Self {
+            sink,
+            buffer: Vec::with_capacity(2 * PIECE),
+        }
+    }
+
+    /// A member that is in memory.
+    pub(super) async fn whole(&mut self, name: &str, bytes: &[u8]) -> Result<(), ExportError> {
+        let size = bytes.len() as u64;
+        self.header(name, size).await?;
+        self.raw(bytes).await?;
+        self.raw(&[0; BLOCK][..padding(size)]).await
+    }
+
+    async fn header(&mut self, name: &str, size: u64) -> Result<(), ExportError> {
+        let block = header(name, size).ok_or_else(|| ExportError::TooLarge(name.to_owned()))?;
+        self.raw(&block).await
+    }
+
+    async fn raw(&mut self, bytes: &[u8]) -> Result<(), ExportError> {
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() >= PIECE {
+            self.flush().await
+        } else {
+            Ok(())
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), ExportError> {
+        let piece = std::mem::replace(&mut self.buffer, Vec::with_capacity(2 * PIECE));
+        self.send(piece.into()).await
+    }
+
+    async fn send(&self, piece: Bytes) -> Result<(), ExportError> {
+        let sent = self.sink.send_timeout(Ok(piece), PATIENCE).await;
+        sent.map_err(|_| ExportError::Gone)
+    }
+
+    /// Ends the archive.
+    pub(super) async fn finish(mut self) -> Result<(), ExportError> {
+        self.raw(&[0; 2 * BLOCK]).await?;
+        if self.buffer.is_empty() {
+            Ok(())
+        } else {
+            self.flush().await
+        }
+    }
+}
+
 /// Whole members, one behind the other as they stand in the bundle, and their lines of the manifest.
 pub(super) struct Members {
     bytes: Vec<u8>,
@@ -68,8 +125,7 @@ impl Members {
 
 /// Writes members in their order and keeps their digests for the manifest.
 pub(super) struct Writer {
-    sink: mpsc::Sender<Result<Bytes, ExportError>>,
-    buffer: Vec<u8>,
+    tar: Tar,
     member: Option<(String, u64, Sha256)>,
     lines: Spool,
     /// Digest of the member that ended last.
@@ -79,38 +135,17 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn new(sink: mpsc::Sender<Result<Bytes, ExportError>>) -> Result<Self, ExportError> {
         Ok(Self {
-            sink,
-            buffer: Vec::with_capacity(2 * PIECE),
+            tar: Tar::new(sink),
             member: None,
             lines: Spool::new()?,
             last: Hash([0; 32]),
         })
     }
 
-    async fn raw(&mut self, bytes: &[u8]) -> Result<(), ExportError> {
-        self.buffer.extend_from_slice(bytes);
-        if self.buffer.len() >= PIECE {
-            self.flush().await
-        } else {
-            Ok(())
-        }
-    }
-
-    async fn flush(&mut self) -> Result<(), ExportError> {
-        let piece = std::mem::replace(&mut self.buffer, Vec::with_capacity(2 * PIECE));
-        self.send(piece.into()).await
-    }
-
-    async fn send(&self, piece: Bytes) -> Result<(), ExportError> {
-        let sent = self.sink.send_timeout(Ok(piece), PATIENCE).await;
-        sent.map_err(|_| ExportError::Gone)
-    }
-
     /// Begins a member of a size that is known before.
     pub(super) async fn begin(&mut self, member: &Member, size: u64) -> Result<(), ExportError> {
         let name = member.name();
-        let block = header(&name, size).ok_or_else(|| ExportError::TooLarge(name.clone()))?;
-        self.raw(&block).await?;
+        self.tar.header(&name, size).await?;
         self.member = Some((name, size, Sha256::new()));
         Ok(())
     }
@@ -120,7 +155,7 @@ impl Writer {
         if let Some((_, _, digest)) = &mut self.member {
             digest.update(bytes);
         }
-        self.raw(bytes).await
+        self.tar.raw(bytes).await
     }
 
     /// Ends the member.
@@ -128,7 +163,7 @@ impl Writer {
         let Some((name, size, digest)) = self.member.take() else {
             return Ok(());
         };
-        self.raw(&[0; BLOCK][..padding(size)]).await?;
+        self.tar.raw(&[0; BLOCK][..padding(size)]).await?;
         self.last = Hash(digest.finalize().into());
         let line = manifest_line(&self.last, &name);
         self.lines.write(line.as_bytes()).await
@@ -136,15 +171,15 @@ impl Writer {
 
     /// The next bytes of the member, which leave as they are and are not copied.
     pub(super) async fn pass(&mut self, mut bytes: Bytes) -> Result<(), ExportError> {
-        if !self.buffer.is_empty() {
-            self.flush().await?;
+        if !self.tar.buffer.is_empty() {
+            self.tar.flush().await?;
         }
         while !bytes.is_empty() {
             let piece = bytes.split_to(PIECE.min(bytes.len()));
             if let Some((_, _, digest)) = &mut self.member {
                 digest.update(&piece);
             }
-            self.send(piece).await?;
+            self.tar.send(piece).await?;
         }
         Ok(())
     }
@@ -190,12 +225,7 @@ impl Writer {
     }
 
     /// Ends the archive.
-    pub(super) async fn finish(mut self) -> Result<(), ExportError> {
-        self.raw(&[0; 2 * BLOCK]).await?;
-        if self.buffer.is_empty() {
-            Ok(())
-        } else {
-            self.flush().await
-        }
+    pub(super) async fn finish(self) -> Result<(), ExportError> {
+        self.tar.finish().await
     }
 }

@@ -2,6 +2,7 @@
 //! knows status codes.
 
 mod agent_keys;
+mod anchors;
 mod append_frames;
 pub mod body;
 mod encoding;
@@ -12,7 +13,9 @@ mod follow_run;
 mod frame_stream;
 mod health;
 mod holds;
+mod ledger;
 mod list_runs;
+mod log;
 mod open_run;
 mod presentation;
 pub mod problem;
@@ -38,11 +41,13 @@ pub use envelope::Envelope;
 pub use follow_run::Streams;
 pub use serve::serve;
 
+use crate::anchor::Anchors;
 use crate::record::Recorder;
 use crate::retention::erasure::Finality;
 use axum::body::Body;
 use axum::http::{HeaderName, Response, StatusCode, header};
 use axum::response::IntoResponse as _;
+use axum::routing::get;
 use problem::Problem;
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,6 +76,8 @@ pub struct App {
     pub streams: Streams,
     /// When erasures are final.
     pub finality: Finality,
+    /// Who is told of the ledgers.
+    pub anchors: Arc<Anchors>,
 }
 
 /// MiB of bodies that are read and recorded at once. A body takes up to six times its length while it is
@@ -98,10 +105,13 @@ pub const UPLOAD_BYTES: usize = 64 * 1024 * 1024 * 1024;
         (name = "record", description = "Agents and gates write"),
         (name = "read", description = "What was recorded"),
         (name = "verify", description = "Exports, proofs and checks"),
+        (name = "ledger", description = "The tenant's ledger: a transparency log of signed statements"),
         (name = "retain", description = "Holds and erasures"),
         (name = "administer", description = "Tokens, tenants, settings, keys and rules of redaction"),
         (name = "operate", description = "Health"),
     ),
+    // Their addresses have steps that the document's form cannot say, so that the router has them apart.
+    paths(log::read_tile, log::read_entry_tile),
     security(("token" = [])),
     modifiers(&Token),
 )]
@@ -161,6 +171,17 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(agent_keys::revoke_agent_key))
         .routes(routes!(redaction::read_rules, redaction::change_rules))
         .routes(routes!(redaction::dry_run))
+        .routes(routes!(anchors::read_anchors))
+        .routes(routes!(anchors::accept_rewind))
+        .routes(routes!(ledger::read_ledger))
+        .routes(routes!(ledger::list_entries))
+        .routes(routes!(ledger::read_entry))
+        .routes(routes!(ledger::prove_entry))
+        .routes(routes!(ledger::prove_consistency))
+        .routes(routes!(ledger::export_ledger))
+        .routes(routes!(log::read_checkpoint))
+        .route("/t/{log}/tile/{level}/{*index}", get(log::read_tile))
+        .route("/t/{log}/tile/entries/{*index}", get(log::read_entry_tile))
         .routes(routes!(settings::read_settings, settings::change_settings))
         .routes(routes!(health::live))
         .routes(routes!(health::ready))

@@ -80,6 +80,25 @@ pub enum RecordError {
     /// No such hold in the tenant.
     #[error("there is no hold {0}")]
     NoHold(u64),
+    /// No such ledger.
+    #[error("there is no ledger {0}")]
+    NoLog(String),
+    /// The latest checkpoint does not reach so far.
+    #[error("{what} is beyond the latest checkpoint, which has {size} entries")]
+    BeyondCheckpoint {
+        /// What was asked for.
+        what: String,
+        /// Entries under the checkpoint.
+        size: u64,
+    },
+    /// No checkpoint of that size was ever signed.
+    #[error("no checkpoint of {asked} entries was ever signed; the next one has {next}")]
+    NoCheckpoint {
+        /// What was asked for.
+        asked: u64,
+        /// The size of the first checkpoint above it.
+        next: u64,
+    },
     /// No such turn in the run.
     #[error("run {run} has no turn {turn}")]
     NoTurn {
@@ -212,6 +231,14 @@ pub enum RecordError {
         /// By how much.
         behind_ms: i64,
     },
+    /// Entries of the tenant's ledger that were published are not there, and nobody accepted it.
+    #[error(
+        "the ledger lacks entries that were published: the database was put back, and nothing is recorded until that is accepted"
+    )]
+    Rewound,
+    /// There is nothing to accept.
+    #[error("the ledger has all that was published; there is nothing to accept")]
+    NotRewound,
     /// No such tenant, though a token is of it.
     #[error("tenant {0} is not there")]
     NoTenant(TenantId),
@@ -277,6 +304,7 @@ impl From<LedgerError> for RecordError {
             LedgerError::Store(error) => Self::Store(error),
             LedgerError::Vault(error) => Self::Vault(error),
             LedgerError::ClockBehind { behind_ms } => Self::ClockBehind { behind_ms },
+            LedgerError::Rewound => Self::Rewound,
         }
     }
 }

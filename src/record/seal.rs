@@ -9,12 +9,14 @@ use crate::access::{AgentKeys, Caller};
 use crate::ledger::{self, later};
 use crate::store;
 use crate::store::Tx;
+use crate::store::anchors::{StampRow, Stamped};
 use crate::store::append::RunWrite;
 use crate::store::runs::{RunRow, SealedRow};
 use crate::store::tenants::LockedTenant;
 use crate::vault::{TenantKeys, Vault};
 use onrecord_core::frame::{Actor, Draft, Kind};
 use onrecord_core::id::{RunId, TenantId};
+use onrecord_core::note::{Note, TlogProof};
 use onrecord_core::statement::{
     Completeness, FRAMES_SUBJECT, LedgerPosition, PayloadCounts, Predicate, RunSeal, Signed,
 };
@@ -30,8 +32,12 @@ pub struct Seal {
     pub index: u64,
     /// The envelope, exactly as signed.
     pub envelope: String,
-    /// Its `.tlog-proof`.
+    /// Its `.tlog-proof`: under the log's own checkpoint, and once witnesses cosigned one that has it, under that.
     pub proof: String,
+    /// Names of the witnesses that cosigned the proof's checkpoint.
+    pub cosigned_by: Vec<String>,
+    /// When an authority stamped it, by the authority's clock.
+    pub stamped_at: Option<Timestamp>,
     /// False where the run was sealed before.
     pub created: bool,
 }
@@ -102,8 +108,13 @@ impl Recorder {
                 .ok_or_else(|| RecordError::NoRun(run.clone()))?;
             let sealed = row.sealed.ok_or_else(|| RecordError::Open(run.clone()))?;
             let envelope = store::ledger::entry(&mut tx, &caller.tenant, sealed.index).await?;
+            let stamp = stamp_of(&mut tx, &caller.tenant, sealed.index).await?;
             tx.commit().await.map_err(store::StoreError::from)?;
-            read_seal(sealed, &envelope, false)
+            let seal = read_seal(sealed, &envelope, false)?;
+            Ok(Seal {
+                stamped_at: stamp.map(|stamp| stamp.stamped_at),
+                ..seal
+            })
         })
         .await
     }
@@ -285,6 +296,8 @@ async fn seal_locked(
         index: sealed.index,
         envelope,
         proof: sealed.proof,
+        cosigned_by: Vec::new(),
+        stamped_at: None,
         created: true,
     })
 }
@@ -299,9 +312,28 @@ fn read_seal(sealed: SealedRow, envelope: &[u8], created: bool) -> Result<Seal, 
         statement,
         index: sealed.index,
         envelope: String::from_utf8_lossy(envelope).into_owned(),
+        cosigned_by: cosigned_by(&sealed.proof),
+        stamped_at: None,
         proof: sealed.proof,
         created,
     })
+}
+
+/// Whose signatures stand under a proof's checkpoint beside the log's own.
+fn cosigned_by(proof: &str) -> Vec<String> {
+    let checkpoint = TlogProof::parse(proof).map(|proof| proof.checkpoint);
+    let note = checkpoint.ok().and_then(|text| Note::parse(&text).ok());
+    let signatures = note.into_iter().flat_map(|note| note.signatures);
+    signatures.skip(1).map(|one| one.name).collect()
+}
+
+/// The time stamp of a seal.
+async fn stamp_of(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    index: u64,
+) -> Result<Option<StampRow>, store::StoreError> {
+    store::anchors::stamp(tx, tenant, Stamped::Seal, Some(index)).await
 }
 
 /// The frame that ends a run, written for whoever seals it.

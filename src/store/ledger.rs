@@ -1,6 +1,7 @@
 //! Ledgers: entries, the nodes of their trees, and checkpoints.
 
 use super::id::Uuid;
+use super::tenants::LockedTenant;
 use super::time::Time;
 use super::{StoreError, Tx, contradiction, hash, signed, unsigned};
 use onrecord_core::digest::Hash;
@@ -8,6 +9,7 @@ use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::timestamp::Timestamp;
 use sqlx::Row as _;
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// An entry at its index.
 pub(crate) struct NewEntry<'a> {
@@ -19,30 +21,50 @@ pub(crate) struct NewEntry<'a> {
     pub(crate) bytes: &'a [u8],
 }
 
-/// Adds an entry and the subtrees that it completes, as `(level, index, hash)`.
-pub(crate) async fn insert(
+/// Adds entries and the subtrees that they complete, as `(level, index, hash)`, and writes what the ledger has become: one
+/// statement, however many they are.
+pub(crate) async fn write(
     tx: &mut Tx,
-    tenant: &TenantId,
-    entry: &NewEntry<'_>,
+    tenant: &LockedTenant,
+    entries: &[NewEntry<'_>],
     nodes: &[(u8, u64, Hash)],
 ) -> Result<(), StoreError> {
-    sqlx::query("insert into ledger_entries (tenant, idx, name, run, at, leaf, bytes) values ($1, $2, $3, $4, $5, $6, $7)")
-        .bind(tenant.as_str())
-        .bind(signed(entry.index))
-        .bind(entry.name)
-        .bind(entry.run.map(Uuid::from))
-        .bind(Time(entry.at))
-        .bind(&entry.leaf.0[..])
-        .bind(entry.bytes)
-        .execute(&mut **tx)
-        .await?;
-    sqlx::query("insert into ledger_nodes (tenant, level, idx, hash) select $1, * from unnest($2::smallint[], $3::bigint[], $4::bytea[])")
-        .bind(tenant.as_str())
-        .bind(nodes.iter().map(|(level, ..)| i16::from(*level)).collect::<Vec<_>>())
-        .bind(nodes.iter().map(|(_, index, _)| signed(*index)).collect::<Vec<_>>())
-        .bind(nodes.iter().map(|(.., hash)| &hash.0[..]).collect::<Vec<_>>())
-        .execute(&mut **tx)
-        .await?;
+    let frontier: Vec<u8> = tenant
+        .ledger
+        .nodes()
+        .iter()
+        .flat_map(|node| node.0)
+        .collect();
+    macro_rules! column {
+        ($rows:expr, $row:pat => $value:expr) => {
+            $rows.iter().map(|$row| $value).collect::<Vec<_>>()
+        };
+    }
+    sqlx::query(
+        "with entries as (
+           insert into ledger_entries (tenant, idx, name, run, at, leaf, bytes)
+           select $1, * from unnest($2::bigint[], $3::text[], $4::uuid[], $5::timestamptz[], $6::bytea[], $7::bytea[])
+         ), nodes as (
+           insert into ledger_nodes (tenant, level, idx, hash)
+           select $1, * from unnest($8::smallint[], $9::bigint[], $10::bytea[])
+         )
+         update tenants set ledger_size = $11, ledger_nodes = $12, ledger_at = coalesce($13, ledger_at) where tenant = $1",
+    )
+    .bind(tenant.tenant.as_str())
+    .bind(column!(entries, one => signed(one.index)))
+    .bind(column!(entries, one => one.name))
+    .bind(column!(entries, one => one.run.map(Uuid::from)))
+    .bind(column!(entries, one => Time(one.at)))
+    .bind(column!(entries, one => &one.leaf.0[..]))
+    .bind(column!(entries, one => one.bytes))
+    .bind(column!(nodes, (level, ..) => i16::from(*level)))
+    .bind(column!(nodes, (_, index, _) => signed(*index)))
+    .bind(column!(nodes, (.., hash) => &hash.0[..]))
+    .bind(signed(tenant.ledger.size()))
+    .bind(frontier)
+    .bind(tenant.ledger_at.map(Time))
+    .execute(&mut **tx)
+    .await?;
     Ok(())
 }
 
@@ -77,6 +99,69 @@ pub(crate) async fn checkpoint(
         unsigned(row.try_get("size")?, "checkpoints", "size")?,
         row.try_get("note")?,
     ))
+}
+
+/// The note of the checkpoint of a size.
+pub(crate) async fn checkpoint_of(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    size: u64,
+) -> Result<String, StoreError> {
+    let note = sqlx::query_scalar("select note from checkpoints where tenant = $1 and size = $2")
+        .bind(tenant.as_str())
+        .bind(signed(size))
+        .fetch_one(&mut **tx)
+        .await?;
+    Ok(note)
+}
+
+/// The first checkpoint of a size or above, and its size.
+pub(crate) async fn checkpoint_from(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    size: u64,
+) -> Result<Option<(u64, String)>, StoreError> {
+    let row = sqlx::query(
+        "select size, note from checkpoints where tenant = $1 and size >= $2 order by size limit 1",
+    )
+    .bind(tenant.as_str())
+    .bind(signed(size))
+    .fetch_optional(&mut **tx)
+    .await?;
+    row.map(|row| {
+        Ok((
+            unsigned(row.try_get("size")?, "checkpoints", "size")?,
+            row.try_get("note")?,
+        ))
+    })
+    .transpose()
+}
+
+/// The hashes of adjacent nodes of a level, one behind the other; all of them have to be there.
+pub(crate) async fn hashes(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    level: u8,
+    nodes: Range<u64>,
+) -> Result<Vec<u8>, StoreError> {
+    let hashes: Vec<Vec<u8>> = sqlx::query_scalar(
+        "select hash from ledger_nodes where tenant = $1 and level = $2 and idx >= $3 and idx < $4 order by idx",
+    )
+    .bind(tenant.as_str())
+    .bind(i16::from(level))
+    .bind(signed(nodes.start))
+    .bind(signed(nodes.end))
+    .fetch_all(&mut **tx)
+    .await?;
+    let wrong = || {
+        let row = format!("{tenant}/{level}/{}-{}", nodes.start, nodes.end);
+        contradiction("ledger_nodes", "hash", row)
+    };
+    if hashes.len() as u64 != nodes.end - nodes.start || hashes.iter().any(|hash| hash.len() != 32)
+    {
+        return Err(wrong());
+    }
+    Ok(hashes.concat())
 }
 
 /// Nodes of the tree by level and index; all of them have to be there.
@@ -125,6 +210,49 @@ pub(crate) async fn entry(
             .fetch_one(&mut **tx)
             .await?,
     )
+}
+
+/// An entry as it is kept.
+pub(crate) struct EntryRow {
+    pub(crate) index: u64,
+    pub(crate) name: String,
+    pub(crate) run: Option<RunId>,
+    pub(crate) at: Timestamp,
+    pub(crate) leaf: Hash,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// The entries of some indexes; all of them have to be there.
+pub(crate) async fn entries(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    indexes: Range<u64>,
+) -> Result<Vec<EntryRow>, StoreError> {
+    let rows = sqlx::query(
+        "select idx, name, run, at, leaf, bytes from ledger_entries where tenant = $1 and idx >= $2 and idx < $3 order by idx",
+    )
+    .bind(tenant.as_str())
+    .bind(signed(indexes.start))
+    .bind(signed(indexes.end))
+    .fetch_all(&mut **tx)
+    .await?;
+    if rows.len() as u64 != indexes.end.saturating_sub(indexes.start) {
+        let row = format!("{tenant}/{}-{}", indexes.start, indexes.end);
+        return Err(contradiction("ledger_entries", "idx", row));
+    }
+    rows.iter()
+        .map(|row| {
+            let (index, bytes) = read_entry(row)?;
+            Ok(EntryRow {
+                index,
+                name: row.try_get("name")?,
+                run: row.try_get::<Option<Uuid>, _>("run")?.map(RunId::from),
+                at: row.try_get::<Time, _>("at")?.0,
+                leaf: hash(row.try_get("leaf")?, "ledger_entries", "leaf")?,
+                bytes,
+            })
+        })
+        .collect()
 }
 
 /// What a bundle of a run says of the ledger: the entries about the run but its seal, and those about

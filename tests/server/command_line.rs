@@ -601,3 +601,62 @@ async fn doctor_finds_what_was_broken() {
     }
     assert_eq!((code, wrong.lines().count()), (Some(1), 6), "{wrong}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_ledger_is_shown_exported_and_proven() {
+    let server = Server::start().await;
+    let run = sealed_run(&server).await;
+    let ledger = server.api.get("/v1/ledger").await.is(200).json();
+    let shown = printed(&server, &["ledger", "show"]).await;
+    let origin = ledger["origin"].as_str().unwrap();
+    assert!(
+        shown.starts_with(&format!("ledger {origin} of 4 entries\nroot ")),
+        "{shown}"
+    );
+    assert!(shown.ends_with(ledger["checkpoint"].as_str().unwrap()));
+    let listed = printed(&server, &["ledger", "entries", "--from", "2"]).await;
+    let lines = listed.lines().map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        // What stands between is the time.
+        (words[0], words[words.len() - 2], words[words.len() - 1])
+    });
+    let (open, seal) = (("2", "run-open", &*run), ("3", "run-seal", &*run));
+    let head = ("INDEX", "STATES", "RUN");
+    assert_eq!(lines.collect::<Vec<_>>(), [head, open, seal], "{listed}");
+    let json = printed(&server, &["ledger", "entries", "--limit", "3", "--json"]).await;
+    let entries = server.api.get("/v1/ledger/entries").await.is(200).json();
+    let lines: Vec<Value> = json
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines, entries["entries"].as_array().unwrap()[..3]);
+
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = folder.path().join("ledger.tar");
+    let path = file.to_str().unwrap();
+    let written = output(&server, &["ledger", "export", "-o", path]).await;
+    assert!(written.status.success());
+    let trust = folder.path().join("trust.txt");
+    std::fs::write(&trust, printed(&server, &["trust"]).await).unwrap();
+    let verified = ["verify", "--trust", trust.to_str().unwrap(), path];
+    let verified = printed(&server, &verified).await;
+    assert!(verified.starts_with("VERIFIED"), "{verified}");
+
+    let seal = server
+        .api
+        .get(&format!("/v1/runs/{run}/seal"))
+        .await
+        .is(200)
+        .json();
+    let proof = printed(&server, &["ledger", "prove", "3"]).await;
+    assert_eq!(proof, seal["proof"].as_str().unwrap());
+    let held = printed(&server, &["ledger", "consistency", "--from", "2"]).await;
+    assert!(
+        held.starts_with("the ledger of 2 entries is the beginning of that of 4\n"),
+        "{held}"
+    );
+    assert!(held.contains(ledger["root"].as_str().unwrap()));
+    let refused = output(&server, &["ledger", "prove", "4"]).await;
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("beyond"));
+    assert_eq!(refused.status.code(), Some(1));
+}

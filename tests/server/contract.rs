@@ -88,8 +88,13 @@ async fn every_documented_address_is_there_and_wants_a_token() {
         .json();
     let committed: Value = serde_json::from_str(&onrecord::http::openapi()).unwrap();
     assert_eq!(document, committed);
+    let ledger = server.api.get("/v1/ledger").await.is(200).json();
     for (path, method, operation) in operations(&document) {
         let filled = path
+            .replace("{log}", ledger["log"].as_str().unwrap())
+            .replace("{level}", "0")
+            .replace("/tile/0/{index}", "/tile/0/000.p/2")
+            .replace("{index}", "0")
             .replace("{run}", "01K7Q4Z8V2N5R3T6Y9B1C0D4E8")
             .replace("{seq}", "0")
             .replace("{commit}", &"ab".repeat(32))

@@ -2,8 +2,11 @@
 #![cfg(test)]
 
 mod access;
+mod anchors;
 #[path = "../api/mod.rs"]
 mod api;
+mod attacks;
+mod auditing;
 mod backups;
 mod bad_input;
 mod bench;
@@ -17,6 +20,8 @@ mod contract;
 mod database;
 mod encoded;
 mod erasing;
+mod fake_log;
+mod filters;
 mod follow;
 mod hang_up;
 #[path = "../harness/mod.rs"]
@@ -25,13 +30,17 @@ mod holds;
 mod idempotency;
 mod kept;
 mod keys;
+mod ledger;
 mod log;
 mod migration;
+mod monitoring;
 mod open_runs;
+mod operator;
 mod pages;
 mod proofs;
 mod reading;
 mod reports;
+mod rewinds;
 mod rotation;
 mod running;
 mod settings;
@@ -41,5 +50,7 @@ mod signed_frames;
 mod signed_requests;
 mod signing_agent;
 mod signing_keys;
+mod stamps;
 mod story;
 mod stream;
+mod witness;

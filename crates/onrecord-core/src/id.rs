@@ -134,6 +134,13 @@ text_id!(
     }
 );
 
+impl Origin {
+    /// The id of the log: the last step.
+    pub fn log(&self) -> &str {
+        self.0.rsplit('/').next().unwrap_or_default()
+    }
+}
+
 /// Crockford's base32, the alphabet of ULIDs.
 const CROCKFORD: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 

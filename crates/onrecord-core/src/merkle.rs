@@ -104,6 +104,17 @@ pub fn root_of(leaves: impl IntoIterator<Item = Hash>) -> Hash {
     frontier.root()
 }
 
+/// The complete nodes that the root of a tree of `size` leaves is hashed from, largest first: what
+/// [`Frontier::from_nodes`] takes, so that a store can fetch them at once.
+pub fn root_nodes(size: u64) -> Vec<(u8, u64)> {
+    Range {
+        start: 0,
+        end: size,
+    }
+    .nodes()
+    .collect()
+}
+
 /// The complete nodes that [`inclusion_path`] asks for, in that order, so that a store can fetch them at once.
 pub fn inclusion_nodes(index: u64, size: u64) -> Vec<(u8, u64)> {
     inclusion_ranges(index, size)
@@ -377,6 +388,8 @@ mod tests {
             let complete: u64 = (0..64).map(|level| size >> level).sum();
             assert_eq!(nodes.len() as u64, complete);
             let stored = frontier.nodes().to_vec();
+            let named = root_nodes(size).into_iter().map(|node| nodes[&node]);
+            assert_eq!(named.collect::<Vec<_>>(), stored);
             let edge = nodes
                 .keys()
                 .filter_map(|(level, index)| frontier.node(*level, *index));

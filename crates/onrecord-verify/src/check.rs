@@ -303,6 +303,7 @@ impl<'a> Check<'a> {
             Code::LedgerMissing,
             Code::WitnessQuorum,
             Code::TimeAnchor,
+            Code::TimeAuthority,
             Code::OpenMissing,
             Code::LedgerBehind,
             Code::NoEntries,

@@ -5,10 +5,13 @@
 //! and both command lines call [`verify`] and give the same [`Report`].
 
 mod alone;
+mod authority;
+mod certificate;
 mod check;
 pub mod cli;
 mod code;
 mod copy;
+mod der;
 mod entries;
 mod frame;
 mod frames;
@@ -18,6 +21,7 @@ mod ledger_lines;
 mod lines;
 mod manifest;
 mod payloads;
+mod piecewise;
 mod presented;
 mod proof;
 mod receipts;
@@ -30,17 +34,20 @@ mod signature;
 mod statement;
 mod submitted;
 mod tar;
+mod time_stamp;
 mod trust;
 mod turn;
 
 pub use alone::TURN_BYTES;
 pub use code::{Code, Status};
 pub use copy::LedgerCopy;
+pub use piecewise::{LedgerWalk, SignedCheckpoint, SignedFrames, ToldRun, check_seal};
 pub use presented::{BadPresented, Matched, Presented, parse_presented};
 pub use receipts::{BadReceipts, Receipts, parse_receipts};
 pub use render::{escape, render};
 pub use report::{Facts, Finding, Line, LineState, PROVES, Payloads, Report, Verdict, What};
 pub use signature::{BadKey, PublicKey};
+pub use time_stamp::{BadStamp, STAMP_BYTES, TimeStamp};
 pub use trust::{TRUST_BYTES, Trust, TrustError, TrustFault};
 
 use crate::check::Check;

@@ -132,6 +132,7 @@ fn write_facts(out: &mut String, report: &Report) -> std::fmt::Result {
     fact("Root", facts.root.as_ref().map(Hash::hex))?;
     fact("Opened at", facts.opened_at.map(|at| at.to_string()))?;
     fact("Sealed at", facts.sealed_at.map(|at| at.to_string()))?;
+    fact("Stamped at", facts.stamped_at.map(|at| at.to_string()))?;
     fact("Ledger origin", facts.ledger_origin.clone())
 }
 

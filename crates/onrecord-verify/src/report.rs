@@ -146,6 +146,9 @@ pub struct Facts {
     /// The seal's time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sealed_at: Option<Timestamp>,
+    /// When a pinned authority stamped the seal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stamped_at: Option<Timestamp>,
     /// Key id of who sealed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<Hash>,
@@ -239,9 +242,16 @@ impl Findings {
         self.list.iter()
     }
 
-    /// Gravest first, then in the order of the checks, then as they were made.
+    /// As they were made.
+    pub fn taken(self) -> Vec<Finding> {
+        self.list
+    }
+
+    /// Gravest first, then in the order of the checks, then as they were made. That there is no trust file
+    /// is known from the beginning, and named after a member that is missing.
     pub fn sorted(mut self) -> (Vec<Finding>, u64) {
-        self.list.sort_by_key(|one| (one.status.rank(), one.stage));
+        self.list
+            .sort_by_key(|one| (one.status.rank(), one.stage, one.code == Code::NoTrust));
         (self.list, self.more)
     }
 }
