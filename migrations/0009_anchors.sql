@@ -7,8 +7,7 @@ create table cosignatures (
   witness text collate "C" not null,
   line text not null,
   received_at timestamptz not null default clock_timestamp(),
-  primary key (tenant, size, witness),
-  foreign key (tenant, size) references checkpoints
+  primary key (tenant, size, witness)
 );
 comment on table cosignatures is 'What witnesses signed of checkpoints. Append-only.';
 comment on column cosignatures.tenant is 'Whose ledger.';
@@ -20,8 +19,7 @@ comment on column cosignatures.received_at is 'When the answer was kept; the tim
 create table cosigned_checkpoints (
   tenant text collate "C" not null,
   size bigint not null,
-  primary key (tenant, size),
-  foreign key (tenant, size) references checkpoints
+  primary key (tenant, size)
 );
 comment on table cosigned_checkpoints is 'Checkpoints that as many witnesses cosigned as the server asks for. Append-only.';
 comment on column cosigned_checkpoints.tenant is 'Whose ledger.';
@@ -75,7 +73,7 @@ create index rewinds_of_tenant on rewinds (tenant, id);
 comment on index rewinds_of_tenant is 'Asked with each lock of a tenant; nearly always empty.';
 
 create table accepted_rewinds (
-  id bigint not null primary key references rewinds,
+  id bigint not null primary key,
   tenant text collate "C" not null references tenants,
   ledger_index bigint not null
 );
