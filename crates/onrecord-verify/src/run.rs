@@ -169,18 +169,8 @@ impl Run {
             );
         }
         if let Some(seal) = &mut self.seal {
-            // Nothing where there is no such member, an error where it was too long to be read.
-            let (proof, stamp) = (proof.transpose(), stamp.transpose());
-            seal::check_stamp(
-                check,
-                seal,
-                stamp.as_ref().map(Option::as_deref).map_err(|&()| ()),
-            );
-            seal::check_proof(
-                check,
-                seal,
-                proof.as_ref().map(Option::as_deref).map_err(|&()| ()),
-            );
+            seal::check_stamp(check, seal, borrowed(&stamp));
+            seal::check_proof(check, seal, borrowed(&proof));
             seal::check_anchor(check, seal);
         }
     }
@@ -256,5 +246,14 @@ impl Run {
         if self.seal.is_none() && self.frames.chain.is_some() {
             check.skip("whether frames were cut off the end, since there is no seal; a receipt or a head in the ledger would show it");
         }
+    }
+}
+
+/// A member's bytes: nothing where there is no such member, an error where it was too long to be read.
+fn borrowed(member: &Option<Result<Vec<u8>, ()>>) -> Result<Option<&[u8]>, ()> {
+    match member {
+        None => Ok(None),
+        Some(Ok(bytes)) => Ok(Some(bytes)),
+        Some(Err(())) => Err(()),
     }
 }
