@@ -13,6 +13,7 @@ mod group;
 mod head;
 mod head_cache;
 pub mod intake;
+mod joint;
 pub mod open;
 pub mod own;
 mod place;
@@ -71,6 +72,7 @@ pub struct Shared {
     rotating: Mutex<BTreeSet<TenantId>>,
     followed: follow::Followed,
     sequencer: Sequencer,
+    joint: joint::Joint,
     tokens: Tokens,
     agents: Agents,
     run_keys: Mutex<OpenKeys>,
@@ -109,6 +111,7 @@ impl Recorder {
         let followed = follow::Followed::default();
         Self(Arc::new(Shared {
             sequencer: Sequencer::start(&store, &followed, limits),
+            joint: joint::Joint::default(),
             tokens: Tokens::new(store.clone()),
             agents: Agents::new(store.clone()),
             store,
