@@ -18,6 +18,7 @@ pub mod ledger;
 pub mod man;
 pub mod migrate;
 pub mod payload;
+pub mod people;
 pub mod redaction;
 mod running;
 pub mod runs;
@@ -111,6 +112,8 @@ enum Command {
     Commit(commit::CommitArgs),
     /// Make, list and revoke API tokens
     Token(WithServer<token::TokenArgs>),
+    /// Whom the pseudonyms in the ledger stand for
+    People(WithServer<people::PeopleArgs>),
     /// List the keys that sign for the tenant, and rotate its seal key
     SigningKeys(WithServer<signing_keys::SigningKeysArgs>),
     /// The tenant's rules of redaction, and what rules would do
@@ -259,6 +262,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Token(args) => {
             let (args, client) = args.client()?;
             token::run(args, client).await?;
+        }
+        Command::People(args) => {
+            let (args, client) = args.client()?;
+            people::run(args, client).await?;
         }
         Command::SigningKeys(args) => {
             let (args, client) = args.client()?;

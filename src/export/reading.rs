@@ -1,6 +1,7 @@
 //! Payloads read one by one, and the entry in the ledger that every reading has before its first byte leaves.
 
 use crate::access::{Caller, READERS};
+use crate::ledger::people::stand_in;
 use crate::ledger::{self, Erasures};
 use crate::record::{RecordError, Recorder, commit, offload};
 use crate::store::payloads::StoredPayload;
@@ -82,6 +83,7 @@ impl Recorder {
             .map_err(|_| store::contradiction("payloads", "ciphertext", hash))?;
         let access = Predicate::Access(Access {
             at: ledger::next_time(&tenant)?,
+            by: stand_in(&mut tx, &caller.tenant, &access.by).await?,
             ..access
         });
         let keys = (&*self.vault, &*keys);

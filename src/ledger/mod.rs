@@ -5,6 +5,7 @@
 
 mod erasures;
 pub(crate) mod log;
+pub(crate) mod people;
 
 pub(crate) use crate::store::ledger::Appended;
 pub(crate) use erasures::Erasures;

@@ -13,6 +13,7 @@ pub mod keys;
 pub(crate) mod ledger;
 mod migrate;
 pub(crate) mod payloads;
+pub(crate) mod people;
 pub(crate) mod redaction;
 pub(crate) mod runs;
 pub(crate) mod signing_keys;

@@ -3,6 +3,7 @@
 
 use super::{Joins, Reading, Waiting};
 use crate::access::AgentKeys;
+use crate::ledger::people::Pseudonyms;
 use crate::ledger::{self, Unwritten, later};
 use crate::record::open::{Opening, state_of};
 use crate::record::place::receipt;
@@ -114,6 +115,8 @@ struct Found {
     agents: AgentKeys,
     /// Keys that opened a run before.
     opened: HashSet<String>,
+    /// How the readers are stated.
+    readers: Pseudonyms,
     /// Erasures since the first of the payloads was read: the index, and the run.
     erased: Vec<(u64, RunId)>,
 }
@@ -125,6 +128,7 @@ impl Found {
             now: None,
             agents: AgentKeys::default(),
             opened: HashSet::new(),
+            readers: Pseudonyms::default(),
             erased: Vec::new(),
         };
         let sealings = waiting.sealings.iter().map(|job| &job.work);
@@ -142,6 +146,8 @@ impl Found {
             let opened = store::runs::opened_with(tx, tenant, &keys).await?;
             found.opened = opened.into_keys().collect();
         }
+        let readers = waiting.readings.iter().map(|job| &job.work.access.by);
+        found.readers = Pseudonyms::of(tx, tenant, readers).await?;
         let sizes = waiting.readings.iter();
         if let Some(first) = sizes.filter_map(|job| job.work.ledger_size).min() {
             found.erased = store::ledger::erasures_from(tx, tenant, first).await?;
@@ -199,7 +205,7 @@ impl Batch<'_> {
         }
         for job in &waiting.readings {
             pause().await;
-            readings.push(self.read(&job.work, &found.erased));
+            readings.push(self.read(&job.work, &found));
         }
         (openings, sealings, readings)
     }
@@ -258,14 +264,15 @@ impl Batch<'_> {
         }))
     }
 
-    fn read(&mut self, reading: &Reading, erased: &[(u64, RunId)]) -> Outcome<u64> {
+    fn read(&mut self, reading: &Reading, found: &Found) -> Outcome<u64> {
         let since = reading.ledger_size.unwrap_or(u64::MAX);
         let is_erased = |(index, run): &(u64, RunId)| *index >= since && *run == reading.access.run;
-        if erased.iter().any(is_erased) {
+        if found.erased.iter().any(is_erased) {
             return Ok(None);
         }
         let access = Predicate::Access(Access {
             at: self.next_time()?,
+            by: found.readers.actor(&reading.access.by)?,
             ..reading.access.clone()
         });
         Ok(Some(self.unwritten.push(self.tenant, &access, None)?.index))
