@@ -174,6 +174,15 @@ impl Client {
         self.bytes(answer).await
     }
 
+    /// As [`Client::read_bytes`], where less is the most that there can be.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn read_at_most(&self, path: &str, limit: usize) -> Result<Bytes, ClientError> {
+        let answer = self.send(&Request::read(path)).await?;
+        self.bytes_at_most(answer, limit).await
+    }
+
     /// Posts JSON and reads JSON. It is sent again when the connection breaks, so the request must
     /// carry a `key` or be harmless to repeat.
     ///
@@ -427,14 +436,19 @@ impl Client {
     }
 
     async fn bytes(&self, answer: Response) -> Result<Bytes, ClientError> {
+        self.bytes_at_most(answer, ANSWER_BYTES).await
+    }
+
+    async fn bytes_at_most(&self, answer: Response, limit: usize) -> Result<Bytes, ClientError> {
         let url = answer.url().to_string();
         let status = answer.status();
         let mut body = BytesMut::new();
         let mut chunks = answer.bytes_stream();
         while let Some(chunk) = chunks.next().await {
             let chunk = chunk.map_err(|error| self.broken(&error))?;
-            if body.len() + chunk.len() > ANSWER_BYTES {
-                return Err(foreign(url, status, b"more than 64 MiB"));
+            if body.len() + chunk.len() > limit {
+                let more = format!("more than {limit} bytes");
+                return Err(foreign(url, status, more.as_bytes()));
             }
             body.extend_from_slice(&chunk);
         }

@@ -86,11 +86,7 @@ impl std::fmt::Debug for Digits {
 impl KeyPlace {
     /// The folder of the data.
     pub(super) fn data_dir(&self) -> anyhow::Result<PathBuf> {
-        match &self.data_dir {
-            Some(dir) => Ok(dir.clone()),
-            None => default_data_dir()
-                .context("no --data-dir, and the environment names no home folder"),
-        }
+        data_dir(self.data_dir.as_ref())
     }
 
     /// The folder of the keys.
@@ -128,6 +124,16 @@ impl KeyPlace {
         let credential = self.credentials.as_ref().map(|dir| dir.join("root.key"));
         let credential = credential.filter(|path| path.exists());
         Ok(RootSource::File(self.root_key.clone().or(credential)))
+    }
+}
+
+/// The folder of the data that was named, or the one that is meant where none is.
+pub(super) fn data_dir(named: Option<&PathBuf>) -> anyhow::Result<PathBuf> {
+    match named {
+        Some(dir) => Ok(dir.clone()),
+        None => {
+            default_data_dir().context("no --data-dir, and the environment names no home folder")
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Exit codes: `EXIT_CODES`, which `--help` prints, and for people `docs/cli.md`.
 
+mod anchors;
+pub mod audit;
 pub mod bench;
 pub mod commit;
 pub mod completions;
@@ -17,14 +19,18 @@ pub mod keys;
 pub mod ledger;
 pub mod man;
 pub mod migrate;
+pub mod monitor;
 pub mod payload;
 pub mod people;
+pub mod prove;
 pub mod redaction;
+pub mod report;
 mod running;
 pub mod runs;
 pub mod scan;
 pub mod seal;
 pub mod serve;
+pub mod settings;
 pub mod show;
 pub mod signing_keys;
 pub mod tail;
@@ -37,6 +43,7 @@ pub mod trust;
 pub mod verify;
 pub mod watch;
 mod which_run;
+pub mod witness;
 
 use crate::client::{Client, ServerArgs};
 use clap::{Parser, Subcommand};
@@ -47,10 +54,11 @@ use tracing_subscriber::EnvFilter;
 const EXIT_CODES: &str = "\
 Exit codes:
   0    done
-  1    failed, and standard error says why; of `verify`: altered; of `doctor`: something is wrong
-  2    the command line is wrong; of `verify`: incomplete; of `import --strict`: lines not read;
-       of `gate --fail`: recorded, and not a pass
-  3    of `verify`: the input cannot be checked
+  1    failed, and standard error says why; of `verify` and `audit`: altered; of `doctor`: something
+       is wrong; of `monitor --once`: an alarm stands
+  2    the command line is wrong; of `verify` and `audit`: incomplete; of `import --strict`: lines
+       not read; of `gate --fail`: recorded, and not a pass; of `monitor`: it could not be checked
+  3    of `verify` and `audit`: it cannot be checked
   125  of `gate -- COMMAND`: not recorded; else its exit code is the command's own
   130  ended by Ctrl-C
 
@@ -96,6 +104,10 @@ enum Command {
     Seal(WithServer<seal::SealArgs>),
     /// Export a run as a bundle that anyone can check
     Export(WithServer<export::ExportArgs>),
+    /// Prove one turn or one frame, as a file that anyone can check
+    Prove(WithServer<prove::ProveArgs>),
+    /// Report on a run: how complete its record is, and who had to do with it
+    Report(WithServer<report::ReportArgs>),
     /// Read one payload, for a stated purpose
     Payload(WithServer<payload::PayloadArgs>),
     /// Erase payloads, and get the certificates of it
@@ -106,8 +118,12 @@ enum Command {
     Ledger(WithServer<ledger::LedgerArgs>),
     /// Print the trust file for the server's keys
     Trust(WithServer<trust::TrustArgs>),
-    /// Check a bundle, a turn proof or a ledger, offline
+    /// Check a bundle, a proof of a turn or frame, or a ledger, offline
     Verify(verify::VerifyArgs),
+    /// Run a witness of ledgers: it cosigns what goes on from what it saw, and nothing else
+    Witness(witness::WitnessArgs),
+    /// Watch a ledger from outside, and keep a copy of it
+    Monitor(monitor::MonitorArgs),
     /// Commit to a payload that you keep, offline
     Commit(commit::CommitArgs),
     /// Make, list and revoke API tokens
@@ -118,6 +134,8 @@ enum Command {
     SigningKeys(WithServer<signing_keys::SigningKeysArgs>),
     /// The tenant's rules of redaction, and what rules would do
     Redaction(WithServer<redaction::RedactionArgs>),
+    /// Print what the tenant chose for itself, or choose
+    Settings(WithServer<settings::SettingsArgs>),
     /// Make a tenant with keys and a ledger of its own
     Tenant(WithServer<tenant::TenantArgs>),
     /// Show and renew what the keys of runs are under
@@ -126,6 +144,8 @@ enum Command {
     Migrate(migrate::MigrateArgs),
     /// Check a set-up, and say what is wrong and what to do
     Doctor(doctor::DoctorArgs),
+    /// Check the whole database against itself and its ledgers
+    Audit(audit::AuditArgs),
     /// Measure what a server takes: frames a second, latencies, and beside them a plain PostgreSQL
     Bench(bench::BenchArgs),
     /// Print the OpenAPI document
@@ -237,6 +257,14 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             let (args, client) = args.client()?;
             export::run(args, client).await?;
         }
+        Command::Prove(args) => {
+            let (args, client) = args.client()?;
+            prove::run(args, client).await?;
+        }
+        Command::Report(args) => {
+            let (args, client) = args.client()?;
+            report::run(args, client).await?;
+        }
         Command::Payload(args) => {
             let (args, client) = args.client()?;
             payload::run(args, client).await?;
@@ -258,6 +286,8 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             trust::run(args, client).await?;
         }
         Command::Verify(args) => return Ok(verify::run(args)),
+        Command::Witness(args) => witness::run(args).await?,
+        Command::Monitor(args) => return monitor::run(args).await,
         Command::Commit(args) => commit::run(args)?,
         Command::Token(args) => {
             let (args, client) = args.client()?;
@@ -275,6 +305,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             let (args, client) = args.client()?;
             redaction::run(args, client).await?;
         }
+        Command::Settings(args) => {
+            let (args, client) = args.client()?;
+            settings::run(args, client).await?;
+        }
         Command::Tenant(args) => {
             let (args, client) = args.client()?;
             tenant::run(args, client).await?;
@@ -282,6 +316,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Keys(args) => keys::run(args).await?,
         Command::Migrate(args) => migrate::run(args).await?,
         Command::Doctor(args) => return doctor::run(args).await,
+        Command::Audit(args) => return audit::run(args).await,
         Command::Bench(args) => return bench::run(args).await,
         Command::Openapi => print(&crate::http::openapi())?,
         Command::Completions(args) => completions::run(&args)?,

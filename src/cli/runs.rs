@@ -23,6 +23,9 @@ pub struct RunsArgs {
     /// Only runs opened before
     #[arg(long, value_name = "TIME")]
     pub until: Option<String>,
+    /// Only runs that this is true of, such as 'size > 100 and not (outcome = completed)'
+    #[arg(long, value_name = "FILTER")]
+    pub filter: Option<String>,
     /// At most so many, newest first
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
@@ -68,6 +71,7 @@ pub async fn run(args: RunsArgs, client: Client) -> anyhow::Result<()> {
         ("outcome", &args.outcome),
         ("since", &args.since),
         ("until", &args.until),
+        ("filter", &args.filter),
     ]
     .into_iter()
     .filter_map(|(name, value)| Some((name, value.clone()?)))

@@ -121,6 +121,15 @@ impl std::fmt::Display for Problem {
 }
 
 impl ClientError {
+    /// The HTTP status of an answer, where there was one.
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::Problem(problem) => Some(problem.status),
+            Self::Foreign { status, .. } => Some(status.as_u16()),
+            _ => None,
+        }
+    }
+
     /// The stable code of the problem, where the server gave one.
     pub fn code(&self) -> Option<&str> {
         match self {

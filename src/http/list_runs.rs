@@ -4,6 +4,7 @@ use super::App;
 use super::problem::Problem;
 use super::read_run::RunBody;
 use super::request::Authenticated;
+use crate::query::of_runs;
 use crate::record::read::{ListRequest, Moment};
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse as _, Response};
@@ -36,6 +37,8 @@ pub(crate) struct RunsQuery {
     since: Option<String>,
     /// Only runs opened before this time, written likewise.
     until: Option<String>,
+    /// Only runs that this is true of, such as `agent = "coder" and outcome != "completed"`: docs/queries.md.
+    filter: Option<String>,
     /// Only runs whose id begins so.
     prefix: Option<String>,
     /// Only runs numbered below this: `next` of the page before.
@@ -92,7 +95,9 @@ pub(crate) async fn list_runs(
             "the beginning of a run's id: up to 26 of 0-9 and A-Z without I, L, O and U",
         ));
     }
+    let filter = query.filter.as_deref().map(of_runs).transpose()?;
     let request = ListRequest {
+        filter,
         agent: query.agent,
         sealed,
         outcome: query.outcome,

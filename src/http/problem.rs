@@ -4,6 +4,8 @@
 use super::encoding;
 use super::envelope::{span, without_secrets};
 use crate::access::AccessError;
+use crate::anchor::AnchorError;
+use crate::query::BadFilter;
 use crate::record::RecordError;
 use crate::record::intake::{IntakeCode, IntakeError};
 use axum::body::Body;
@@ -81,6 +83,17 @@ impl Problem {
             "A parameter is malformed",
             format!("{name}: expected {expected}"),
             "Correct the parameter and send the request again.",
+        )
+    }
+
+    /// A filter is malformed.
+    fn filter(error: &BadFilter) -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "malformed_filter",
+            "The filter is malformed",
+            error.to_string(),
+            "Correct the filter where the detail says; how one is written stands in docs/queries.md.",
         )
     }
 
@@ -300,6 +313,12 @@ impl Problem {
     }
 }
 
+impl From<BadFilter> for Problem {
+    fn from(error: BadFilter) -> Self {
+        Self::filter(&error)
+    }
+}
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response<Body> {
         let body = serde_json::to_vec(&self).unwrap_or_default();
@@ -482,6 +501,15 @@ fn database(full: bool, transient: bool, error: &dyn std::fmt::Display) -> Probl
 fn internal(error: &dyn std::fmt::Display) -> Problem {
     span().in_scope(|| tracing::error!(%error, "a request failed"));
     Problem::internal()
+}
+
+impl From<AnchorError> for Problem {
+    fn from(error: AnchorError) -> Self {
+        match error {
+            AnchorError::Record(error) => error.into(),
+            other => internal(&other),
+        }
+    }
 }
 
 impl From<RecordError> for Problem {
@@ -702,6 +730,20 @@ impl From<RecordError> for Problem {
                     ..problem
                 }
             }
+            RecordError::Rewound => Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "rewound",
+                "The ledger was put back",
+                detail,
+                "Nothing was stored. Put back a newer backup, or let an admin accept it: `onrecord ledger accept-rewind`.",
+            ),
+            RecordError::NotRewound => Self::new(
+                StatusCode::CONFLICT,
+                "not_rewound",
+                "There is nothing to accept",
+                detail,
+                "Leave it; `GET /v1/ledger/anchors` says how it stands.",
+            ),
             RecordError::Store(error) => {
                 database(error.is_storage_full(), error.is_transient(), &error)
             }

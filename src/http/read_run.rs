@@ -49,6 +49,8 @@ pub(crate) struct RunBody {
     kinds: BTreeMap<String, u64>,
     /// Payloads.
     payloads: u64,
+    /// Payloads that were erased.
+    erased: u64,
     /// Bytes of `frames.ndjson`.
     bytes: u64,
     /// Position in the ledger.
@@ -108,6 +110,7 @@ impl RunBody {
                 .map(|(kind, count)| (kind.to_string(), count))
                 .collect(),
             payloads: run.payloads,
+            erased: run.erased,
             bytes: run.bytes,
             ledger: PositionBody {
                 open_index: run.open_index,

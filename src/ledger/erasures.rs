@@ -4,7 +4,7 @@ use super::LedgerError;
 use crate::store::{self, Tx};
 use onrecord_core::digest::Hash;
 use onrecord_core::id::{RunId, TenantId};
-use onrecord_core::statement::{Predicate, Signed};
+use onrecord_core::statement::{Erasure, Predicate, Signed};
 use std::collections::HashMap;
 
 /// The erasures of a run: what they cover is erased, whatever still lies in the table.
@@ -30,15 +30,19 @@ impl Erasures {
             let Ok(Some(Predicate::Erasure(erasure))) = signed.predicate() else {
                 return Err(wrong().into());
             };
-            let size = erasure.state.size;
-            for commit in erasure.commits.unwrap_or_default() {
-                erasures.commits.entry(commit).or_insert((index, size));
-            }
-            erasures
-                .tiers
-                .extend(erasure.tier.map(|tier| (index, tier, size)));
+            erasures.add(index, &erasure);
         }
         Ok(erasures)
+    }
+
+    /// Takes the next of them.
+    pub(crate) fn add(&mut self, index: u64, erasure: &Erasure) {
+        let size = erasure.state.size;
+        for commit in erasure.commits.iter().flatten() {
+            self.commits.entry(*commit).or_insert((index, size));
+        }
+        self.tiers
+            .extend(erasure.tier.map(|tier| (index, tier, size)));
     }
 
     /// Below which place every payload of a tier is covered.

@@ -38,6 +38,9 @@ pub enum LedgerError {
         /// By how much.
         behind_ms: i64,
     },
+    /// Entries that were published are not there, and nobody accepted it.
+    #[error("the ledger lacks entries that were published")]
+    Rewound,
 }
 
 /// How far a clock may stand still before it is an error rather than jitter, in microseconds.
@@ -56,8 +59,11 @@ pub(crate) fn later(now: Timestamp, last: Option<Timestamp>) -> Result<Timestamp
     }
 }
 
-/// The time of the next entry.
+/// The time of the next entry, where there may be one.
 pub(crate) fn next_time(tenant: &LockedTenant) -> Result<Timestamp, LedgerError> {
+    if tenant.rewound {
+        return Err(LedgerError::Rewound);
+    }
     later(tenant.now, tenant.ledger_at).map_err(|behind_ms| LedgerError::ClockBehind { behind_ms })
 }
 
@@ -90,6 +96,9 @@ impl Unwritten {
         predicate: &Predicate,
         subject: Option<(&str, Hash)>,
     ) -> Result<&Appended, LedgerError> {
+        if tenant.rewound {
+            return Err(LedgerError::Rewound);
+        }
         let bytes = self.key.sign(&tenant.tenant, predicate, subject)?;
         let leaf = leaf_hash(&bytes);
         let index = tenant.ledger.size();
@@ -177,6 +186,31 @@ pub(crate) async fn checkpoint(
     let note = keys.ledger().sign(&checkpoint)?;
     store::ledger::insert_checkpoint(tx, &tenant.tenant, size, &note).await?;
     Ok(note)
+}
+
+/// The checkpoint of a size with all cosignatures that are kept of it.
+pub(crate) async fn cosigned_note(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    size: u64,
+) -> Result<String, LedgerError> {
+    let mut note = store::ledger::checkpoint_of(tx, tenant, size).await?;
+    for cosignature in store::anchors::cosignatures(tx, tenant, size).await? {
+        note.push_str(&cosignature.line);
+        note.push('\n');
+    }
+    Ok(note)
+}
+
+/// The latest checkpoint that enough witnesses cosigned, if there is one: its size and the note with their signatures.
+pub(crate) async fn latest_cosigned(
+    tx: &mut Tx,
+    tenant: &TenantId,
+) -> Result<Option<(u64, String)>, LedgerError> {
+    let Some((size, _)) = store::anchors::cosigned(tx, tenant).await? else {
+        return Ok(None);
+    };
+    Ok(Some((size, cosigned_note(tx, tenant, size).await?)))
 }
 
 /// The proof of an entry in the tree of a checkpoint.

@@ -4,6 +4,7 @@ use super::joint::Reading;
 use super::{RecordError, Recorder};
 use crate::access::Caller;
 use crate::store;
+use crate::store::condition::Condition;
 use crate::store::runs::{RunFilter, RunRow};
 use onrecord_core::digest::Hash;
 use onrecord_core::frame::Kind;
@@ -48,6 +49,8 @@ pub struct RunSummary {
     pub kinds: BTreeMap<Kind, u64>,
     /// Payloads.
     pub payloads: u64,
+    /// Payloads that were erased.
+    pub erased: u64,
     /// Bytes of all frames.
     pub bytes: u64,
     /// Ledger index of the opening.
@@ -74,6 +77,7 @@ impl From<RunRow> for RunSummary {
             outcome: chain.outcome().map(|status| status.as_str()),
             kinds: chain.kinds().clone(),
             payloads: chain.payloads(),
+            erased: row.erased,
             bytes: chain.file_bytes(),
             open_index: row.open_index,
             sealed: row.sealed.as_ref().map(|sealed| (sealed.at, sealed.index)),
@@ -109,6 +113,8 @@ pub struct ListRequest {
     pub until: Option<Moment>,
     /// Only with ids that begin so.
     pub prefix: String,
+    /// Only those that this is true of.
+    pub(crate) filter: Option<Condition>,
     /// Only numbers below this.
     pub before: Option<u64>,
     /// At most so many.
@@ -202,6 +208,7 @@ impl Recorder {
                 since: time(request.since),
                 until: time(request.until),
                 prefix: request.prefix,
+                condition: request.filter,
                 before: request.before,
             };
             let rows = store::runs::list(&mut tx, &caller.tenant, &filter, request.limit).await?;

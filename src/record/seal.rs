@@ -3,17 +3,22 @@
 use super::follow::Progress;
 use super::open::state_of;
 use super::place::{STORE_ID, close_turn, place};
-use super::{RecordError, Recorder};
+use super::settings::{Settings, settings};
+use super::{RecordError, Recorder, commit};
 use crate::access::{AgentKeys, Caller};
 use crate::ledger::later;
 use crate::store;
+use crate::store::Tx;
+use crate::store::anchors::{StampRow, Stamped};
 use crate::store::frames::NewFrame;
+use crate::store::run_nodes::Node;
 use crate::store::runs::{RunRow, SealedRow};
 use crate::store::tenants::LockedTenant;
 use onrecord_core::chain::Chain;
 use onrecord_core::digest::Hash;
 use onrecord_core::frame::{Draft, Kind};
 use onrecord_core::id::{RunId, TenantId};
+use onrecord_core::note::{Note, TlogProof};
 use onrecord_core::statement::{
     Completeness, LedgerPosition, PayloadCounts, Predicate, RunSeal, Signed,
 };
@@ -28,8 +33,12 @@ pub struct Seal {
     pub index: u64,
     /// The envelope, exactly as signed.
     pub envelope: String,
-    /// Its `.tlog-proof`.
+    /// Its `.tlog-proof`: under the log's own checkpoint, and once witnesses cosigned one that has it, under that.
     pub proof: String,
+    /// Names of the witnesses that cosigned the proof's checkpoint.
+    pub cosigned_by: Vec<String>,
+    /// When an authority stamped it, by the authority's clock.
+    pub stamped_at: Option<Timestamp>,
     /// False where the run was sealed before.
     pub created: bool,
 }
@@ -58,7 +67,7 @@ impl Recorder {
             caller: caller.clone(),
             run: run.clone(),
             interrupted,
-            idle_s: None,
+            idle: None,
         };
         match self.join(&caller.tenant, sealing).await? {
             Some(seal) => {
@@ -95,20 +104,29 @@ impl Recorder {
             .ok_or_else(|| RecordError::NoRun(run.clone()))?;
         let sealed = row.sealed.ok_or_else(|| RecordError::Open(run.clone()))?;
         let envelope = store::ledger::entry(&mut tx, tenant, sealed.index).await?;
+        let stamp = stamp_of(&mut tx, tenant, sealed.index).await?;
         tx.commit().await.map_err(store::StoreError::from)?;
-        read_seal(sealed, &envelope)
+        let seal = read_seal(sealed, &envelope)?;
+        Ok(Seal {
+            stamped_at: stamp.map(|stamp| stamp.stamped_at),
+            ..seal
+        })
     }
 
-    /// Seals runs as interrupted that nobody has written to for some seconds. Returns how many. One that
-    /// cannot be sealed does not hinder the others.
-    pub async fn seal_idle(&self, idle_s: u64) -> Result<u64, RecordError> {
+    /// Seals runs as interrupted that nobody has written to for as long as their tenant chose, or, where it chose nothing,
+    /// for so many seconds; `None` is for ever. Returns how many. What cannot be sealed does not hinder the others.
+    pub async fn seal_idle(&self, standard_s: Option<u64>) -> Result<u64, RecordError> {
         let mut count = 0;
         for (tenant, _) in self.store.tenants().await? {
-            let mut tx = self.store.snapshot(&tenant).await?;
-            let runs = store::runs::idle(&mut tx, &tenant, idle_s, 100).await?;
-            tx.commit().await.map_err(store::StoreError::from)?;
+            let runs = match self.idle_runs(&tenant, standard_s).await {
+                Ok(runs) => runs,
+                Err(error) => {
+                    tracing::warn!(%tenant, %error, "idle runs cannot be looked for");
+                    continue;
+                }
+            };
             for run in runs {
-                match self.seal_if_idle(&tenant, &run, idle_s).await {
+                match self.seal_if_idle(&tenant, &run, standard_s).await {
                     Ok(true) => {
                         tracing::info!(%run, "sealed as interrupted: nobody wrote to it");
                         count += 1;
@@ -121,12 +139,26 @@ impl Recorder {
         Ok(count)
     }
 
-    /// Looks again under the lock: whoever comes back at this moment keeps the run.
+    async fn idle_runs(
+        &self,
+        tenant: &TenantId,
+        standard_s: Option<u64>,
+    ) -> Result<Vec<RunId>, RecordError> {
+        let mut tx = self.store.snapshot(tenant).await?;
+        let runs = match settings(&mut tx, tenant).await?.seal_idle(standard_s) {
+            Some(idle_s) => store::runs::idle(&mut tx, tenant, idle_s, 100).await?,
+            None => Vec::new(),
+        };
+        commit(tx).await?;
+        Ok(runs)
+    }
+
+    /// Looks again under the locks: whoever comes back at this moment keeps the run, and so does who chose another time.
     async fn seal_if_idle(
         &self,
         tenant: &TenantId,
         run: &RunId,
-        idle_s: u64,
+        standard_s: Option<u64>,
     ) -> Result<bool, RecordError> {
         let (recorder, run) = (self.clone(), run.clone());
         let caller = Caller::server(tenant.clone());
@@ -136,7 +168,7 @@ impl Recorder {
                 caller,
                 run,
                 interrupted: true,
-                idle_s: Some(idle_s),
+                idle: Some(Idle { standard_s }),
             };
             let seal = recorder.join(&tenant, sealing).await?;
             if let Some(seal) = &seal {
@@ -153,8 +185,14 @@ pub(super) struct Sealing {
     pub(super) caller: Caller,
     pub(super) run: RunId,
     pub(super) interrupted: bool,
-    /// Only where nobody has written to it for so many seconds.
-    pub(super) idle_s: Option<u64>,
+    /// Only where nobody has written to it for so long.
+    pub(super) idle: Option<Idle>,
+}
+
+/// For how long nobody has to have written to a run: as long as its tenant chose, or, where it chose nothing, for so many
+/// seconds; `None` is for ever.
+pub(super) struct Idle {
+    standard_s: Option<u64>,
 }
 
 /// A run with its last frames in their places.
@@ -162,15 +200,20 @@ pub(super) struct Closed {
     pub(super) chain: Chain,
     pub(super) before: (u64, Hash),
     pub(super) frames: Vec<NewFrame>,
+    /// What the frames complete of the run's tree.
+    pub(super) nodes: Vec<Node>,
     /// Not before its last frame.
     pub(super) at: Timestamp,
 }
 
 impl Sealing {
-    /// Whether a run that is not sealed is still to be, at a time.
-    pub(super) fn applies(&self, row: &RunRow, now: Timestamp) -> bool {
-        let Some(idle_s) = self.idle_s else {
+    /// Whether a run that is not sealed is still to be, at a time, by what its tenant chose.
+    pub(super) fn applies(&self, row: &RunRow, now: Timestamp, chosen: &Settings) -> bool {
+        let Some(Idle { standard_s }) = self.idle else {
             return true;
+        };
+        let Some(idle_s) = chosen.seal_idle(standard_s) else {
+            return false;
         };
         let last = row.chain.last_at().unwrap_or(now);
         let least_micros = i64::try_from(idle_s)
@@ -197,6 +240,7 @@ impl Sealing {
             frames.push(place(&mut chain, &end, at, None)?);
         }
         Ok(Closed {
+            nodes: store::run_nodes::completed(row.chain.tree(), &frames),
             chain,
             before,
             frames,
@@ -251,9 +295,28 @@ fn read_seal(sealed: SealedRow, envelope: &[u8]) -> Result<Seal, RecordError> {
         statement,
         index: sealed.index,
         envelope: String::from_utf8_lossy(envelope).into_owned(),
+        cosigned_by: cosigned_by(&sealed.proof),
+        stamped_at: None,
         proof: sealed.proof,
         created: false,
     })
+}
+
+/// Whose signatures stand under a proof's checkpoint beside the log's own.
+fn cosigned_by(proof: &str) -> Vec<String> {
+    let checkpoint = TlogProof::parse(proof).map(|proof| proof.checkpoint);
+    let note = checkpoint.ok().and_then(|text| Note::parse(&text).ok());
+    let signatures = note.into_iter().flat_map(|note| note.signatures);
+    signatures.skip(1).map(|one| one.name).collect()
+}
+
+/// The time stamp of a seal.
+async fn stamp_of(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    index: u64,
+) -> Result<Option<StampRow>, store::StoreError> {
+    store::anchors::stamp(tx, tenant, Stamped::Seal, Some(index)).await
 }
 
 /// The frame that ends a run, written for whoever seals it.

@@ -106,6 +106,20 @@ pub(crate) async fn checkpoint(
     ))
 }
 
+/// The note of the checkpoint of a size.
+pub(crate) async fn checkpoint_of(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    size: u64,
+) -> Result<String, StoreError> {
+    let note = sqlx::query_scalar("select note from checkpoints where tenant = $1 and size = $2")
+        .bind(tenant.as_str())
+        .bind(signed(size))
+        .fetch_one(&mut **tx)
+        .await?;
+    Ok(note)
+}
+
 /// The first checkpoint of a size or above, and its size.
 pub(crate) async fn checkpoint_from(
     tx: &mut Tx,

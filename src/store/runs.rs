@@ -1,5 +1,6 @@
 //! Runs: the row of each run's head.
 
+use super::condition::Condition;
 use super::id::Uuid;
 use super::time::Time;
 use super::{StoreError, Tx, contradiction, hash, signed, unsigned};
@@ -7,7 +8,7 @@ use onrecord_core::chain::Chain;
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::timestamp::Timestamp;
 use sqlx::postgres::PgRow;
-use sqlx::{PgConnection, Row as _};
+use sqlx::{PgConnection, QueryBuilder, Row as _};
 use std::collections::HashMap;
 
 /// A run as its row has it.
@@ -30,6 +31,7 @@ pub(crate) struct RunRow {
 pub(crate) struct SealedRow {
     pub(crate) at: Timestamp,
     pub(crate) index: u64,
+    /// Under the first cosigned checkpoint that has it, once there is one, and from the log's own until then.
     pub(crate) proof: String,
 }
 
@@ -69,6 +71,16 @@ pub(super) fn read(row: &PgRow) -> Result<RunRow, StoreError> {
     })
 }
 
+/// A row with the proof that takes the place of the first one, where there is one.
+fn read_one(row: &PgRow) -> Result<RunRow, StoreError> {
+    let mut run = read(row)?;
+    let cosigned: Option<String> = row.try_get("cosigned_proof")?;
+    if let (Some(sealed), Some(proof)) = (&mut run.sealed, cosigned) {
+        sealed.proof = proof;
+    }
+    Ok(run)
+}
+
 /// Waits for the lock of a run, and reads the database's clock after it.
 pub(crate) async fn lock(
     tx: &mut Tx,
@@ -86,7 +98,10 @@ pub(crate) async fn lock_many(
     runs: &[&RunId],
 ) -> Result<(HashMap<RunId, Result<RunRow, StoreError>>, Timestamp), StoreError> {
     let ids: Vec<Uuid> = runs.iter().map(|run| Uuid::from(*run)).collect();
-    let rows = sqlx::query("select * from runs where run = any($1) order by run for update")
+    let rows = sqlx::query(
+        "select *, (select proof from cosigned_proofs where cosigned_proofs.run = runs.run) as cosigned_proof
+         from runs where run = any($1) order by run for update",
+    )
         .bind(ids)
         .fetch_all(&mut *connection)
         .await?;
@@ -95,17 +110,20 @@ pub(crate) async fn lock_many(
         .await?;
     let rows = rows
         .iter()
-        .map(|row| Ok((row.try_get::<Uuid, _>("run")?.into(), read(row))));
+        .map(|row| Ok((row.try_get::<Uuid, _>("run")?.into(), read_one(row))));
     Ok((rows.collect::<Result<_, StoreError>>()?, now.0))
 }
 
 /// A run, unlocked.
 pub(crate) async fn find(tx: &mut Tx, run: &RunId) -> Result<Option<RunRow>, StoreError> {
-    let row = sqlx::query("select * from runs where run = $1")
+    let row = sqlx::query(
+        "select *, (select proof from cosigned_proofs where cosigned_proofs.run = runs.run) as cosigned_proof
+         from runs where run = $1",
+    )
         .bind(Uuid::from(run))
         .fetch_optional(&mut **tx)
         .await?;
-    row.map(|row| read(&row)).transpose()
+    row.map(|row| read_one(&row)).transpose()
 }
 
 /// How many frames runs have, and whether they are sealed; those that are not there are left out.
@@ -221,6 +239,7 @@ pub(crate) struct RunFilter {
     pub(crate) until: Option<Timestamp>,
     /// Beginning of the id, digits of ULIDs.
     pub(crate) prefix: String,
+    pub(crate) condition: Option<Condition>,
     /// Runs numbered below this.
     pub(crate) before: Option<u64>,
 }
@@ -266,32 +285,38 @@ pub(crate) async fn list(
     limit: u32,
 ) -> Result<Vec<RunRow>, StoreError> {
     let (first, last) = filter.ids();
-    let rows = sqlx::query(
-        "select * from runs where tenant = $1
-           and ($2::text is null or agent = $2)
-           and ($3::boolean is null or (sealed_at is not null) = $3)
-           and ($4::text is null or coalesce(outcome, 'unknown') = $4)
-           and ($5::bigint is null or run_no < $5)
-           and run between $7 and $8
-           and ($9::timestamptz is null or opened_at >= $9)
-           and ($10::timestamptz is null or opened_at < $10)
-         order by run_no desc limit $6",
-    )
-    // Planned for its values each time: which index serves depends on the filters, and one plan for all
-    // of them would read every run of the primary key for a list without any.
-    .persistent(false)
-    .bind(tenant.as_str())
-    .bind(&filter.agent)
-    .bind(filter.sealed)
-    .bind(&filter.outcome)
-    .bind(filter.before.map(signed))
-    .bind(i64::from(limit))
-    .bind(first)
-    .bind(last)
-    .bind(filter.since.map(Time))
-    .bind(filter.until.map(Time))
-    .fetch_all(&mut **tx)
-    .await?;
+    let mut sql = QueryBuilder::new("select * from runs where tenant = ");
+    sql.push_bind(tenant.as_str());
+    sql.push(" and run between ").push_bind(first);
+    sql.push(" and ").push_bind(last);
+    if let Some(agent) = &filter.agent {
+        sql.push(" and agent = ").push_bind(agent.as_str());
+    }
+    if let Some(sealed) = filter.sealed {
+        sql.push(" and (sealed_at is not null) = ")
+            .push_bind(sealed);
+    }
+    if let Some(outcome) = &filter.outcome {
+        sql.push(" and coalesce(outcome, 'unknown') = ")
+            .push_bind(outcome.as_str());
+    }
+    if let Some(since) = filter.since {
+        sql.push(" and opened_at >= ").push_bind(Time(since));
+    }
+    if let Some(until) = filter.until {
+        sql.push(" and opened_at < ").push_bind(Time(until));
+    }
+    if let Some(before) = filter.before {
+        sql.push(" and run_no < ").push_bind(signed(before));
+    }
+    if let Some(condition) = &filter.condition {
+        sql.push(" and ");
+        condition.push(&mut sql);
+    }
+    sql.push(" order by run_no desc limit ")
+        .push_bind(i64::from(limit));
+    // Planned for its values each time, since which index serves depends on them.
+    let rows = sql.build().persistent(false).fetch_all(&mut **tx).await?;
     rows.iter().map(read).collect()
 }
 

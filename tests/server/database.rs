@@ -4,12 +4,13 @@ use crate::running::Server;
 use serde_json::json;
 use sqlx::{Connection as _, Executor as _, PgConnection};
 
-const APPEND_ONLY: [&str; 5] = [
+const APPEND_ONLY: [&str; 6] = [
     "frames",
     "ledger_entries",
     "ledger_nodes",
     "checkpoints",
     "redaction_rules",
+    "run_nodes",
 ];
 
 /// A server with a sealed run that has a payload, and an open one.
@@ -18,6 +19,16 @@ async fn filled() -> (Server, String) {
     let run = server.api.any_run().await.run.to_string();
     let frame = json!({"kind": "observation", "key": "k", "payloads": [{"name": "p", "text": "private words"}]});
     server.api.frame(&run, &frame).await.is(201);
+    let more = |n| {
+        format!(
+            "{}\n",
+            json!({"kind": "observation", "key": format!("k{n}")})
+        )
+    };
+    server
+        .api
+        .frames(&run, (0..64).map(more).collect::<String>())
+        .await;
     let rules = server
         .api
         .request(reqwest::Method::PUT, "/v1/redaction/rules")
@@ -146,7 +157,10 @@ async fn rows_are_seen_by_their_tenant_alone() {
         "ledger_nodes",
         "payloads",
         "redaction_rules",
+        "run_heads",
+        "run_nodes",
         "runs",
+        "settings",
         "signing_keys",
     ];
     assert_eq!(protected, expected);

@@ -139,14 +139,27 @@ impl Chain {
         seen: Option<&mut Seen>,
     ) -> Result<Frame<'a>, Fault> {
         let frame = Self::read(bytes, self.size())?;
+        self.extend_read(&frame, bytes, seen)?;
+        Ok(frame)
+    }
+
+    /// Extends the chain with a frame that [`Chain::read`] made of these bytes, on whatever thread.
+    ///
+    /// Errors: as [`Chain::extend`] of a frame that could be read; the chain is as it was.
+    pub fn extend_read(
+        &mut self,
+        frame: &Frame<'_>,
+        bytes: &[u8],
+        seen: Option<&mut Seen>,
+    ) -> Result<(), Fault> {
         let mut file = self.file.clone();
         let hash = leaf_hash_in(bytes, &mut file, self.file_bytes());
-        self.links.extend(&frame, Line { bytes, hash }, seen)?;
+        self.links.extend(frame, Line { bytes, hash }, seen)?;
         self.file = file;
         if let Some(submitted) = &frame.submitted {
             self.counts.take(submitted);
         }
-        Ok(frame)
+        Ok(())
     }
 
     /// Reads a frame that stands at `seq`, without its newline: what the rules of a frame alone say.

@@ -24,6 +24,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// Format and canonicalisation rule of every frame, inside its hash.
@@ -260,12 +261,6 @@ struct SuiteOnly<'a> {
 }
 
 #[derive(Deserialize)]
-struct FormatOnly<'a> {
-    #[serde(borrow, default)]
-    onrecord: Option<Cow<'a, str>>,
-}
-
-#[derive(Deserialize)]
 struct StatusOnly {
     status: Status,
 }
@@ -292,12 +287,14 @@ impl<'a> Frame<'a> {
     /// Reads the members in any order, and says what is wrong with them.
     fn by_names(bytes: &'a [u8]) -> Result<Self, BadFrame> {
         json::typed(bytes).map_err(|error| {
-            // Another format is told apart from a malformed one: its members are not ours to judge.
-            match json::typed::<FormatOnly<'_>>(bytes) {
-                Ok(only) if only.onrecord.as_deref() != Some(FORMAT) => {
-                    other_format(only.onrecord.as_deref())
-                }
-                _ => BadFrame::Shape(reason(&error)),
+            // Another format or suite is told apart from a malformed one: its members are not ours to judge.
+            let value = json::typed(bytes).unwrap_or(Value::Null);
+            if value["onrecord"] != FORMAT {
+                other_format(value["onrecord"].as_str())
+            } else if value["kind"] == "session" && value["body"]["suite"] != SUITE {
+                other_suite(value["body"]["suite"].as_str())
+            } else {
+                BadFrame::Shape(reason(&error))
             }
         })
     }
@@ -316,10 +313,7 @@ impl<'a> Frame<'a> {
                 .ok()
                 .and_then(|only| only.suite);
             if suite.as_deref() != Some(SUITE) {
-                return Err(BadFrame::Suite(format!(
-                    "the session's suite is {}, expected {SUITE}",
-                    suite.as_deref().unwrap_or("absent")
-                )));
+                return Err(other_suite(suite.as_deref()));
             }
         }
         self.check_shape().map_err(BadFrame::Shape)
@@ -393,6 +387,13 @@ fn reason(error: &serde_json::Error) -> String {
 fn other_format(found: Option<&str>) -> BadFrame {
     BadFrame::Suite(format!(
         "the frame's format is {}, expected {FORMAT}",
+        found.unwrap_or("absent")
+    ))
+}
+
+fn other_suite(found: Option<&str>) -> BadFrame {
+    BadFrame::Suite(format!(
+        "the session's suite is {}, expected {SUITE}",
         found.unwrap_or("absent")
     ))
 }

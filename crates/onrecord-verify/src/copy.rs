@@ -45,6 +45,16 @@ impl LedgerCopy {
         self.leaves.size()
     }
 
+    /// Leaf hash of an entry; `None` beyond the last.
+    pub fn leaf(&self, index: u64) -> Option<Hash> {
+        self.leaves.get(index)
+    }
+
+    /// Root over its first `size` entries; `None` beyond them.
+    pub fn root_at(&self, size: u64) -> Option<Hash> {
+        self.leaves.root_at(size)
+    }
+
     /// What is wrong with it by itself.
     pub fn findings(&self) -> &[Finding] {
         &self.findings

@@ -3,6 +3,7 @@
 use crate::check::Check;
 use crate::code::{Code, Stage};
 use crate::copy::{Known, LedgerCopy};
+use crate::piecewise::ToldRun;
 use crate::statement::{self, Signer, Statement};
 use onrecord_core::digest::Hash;
 use onrecord_core::id::{Origin, RunId, TenantId};
@@ -16,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A run as the ledger tells it so far.
 struct Run {
     open_index: u64,
+    opened_at: Timestamp,
     run_no: u64,
     size: u64,
     root: Hash,
@@ -44,6 +46,35 @@ impl Entries {
         self.origin = origin.parse().ok();
     }
 
+    /// The tree over them.
+    pub fn tree(&self) -> &Frontier {
+        &self.tree
+    }
+
+    /// Root over the first so many.
+    pub fn root_at(&self, size: u64) -> Option<Hash> {
+        self.copy.leaves.root_at(size)
+    }
+
+    /// Whose they are, by the first of them.
+    pub fn tenant(&self) -> Option<&TenantId> {
+        self.tenant.as_ref()
+    }
+
+    /// The runs that they open.
+    pub fn runs(&self) -> impl Iterator<Item = (&RunId, ToldRun)> {
+        self.runs.iter().map(|(id, run)| {
+            let told = ToldRun {
+                open_index: run.open_index,
+                run_no: run.run_no,
+                opened_at: run.opened_at,
+                size: run.size,
+                sealed: run.sealed,
+            };
+            (id, told)
+        })
+    }
+
     /// The next entry.
     pub fn read(&mut self, check: &mut Check<'_>, bytes: &[u8], leaf: Hash) {
         let index = self.copy.leaves.size();
@@ -68,14 +99,14 @@ impl Entries {
         ) else {
             return;
         };
+        // What nobody that is trusted signed is named, and does not speak for the ledger, nor does its time.
+        if matches!(statement.signer, Signer::Unknown | Signer::False) {
+            return;
+        }
         self.in_order(&statement, index, &mut emit);
         let Some(predicate) = &statement.predicate else {
             return;
         };
-        // What nobody that is trusted signed is named, and does not speak for the ledger.
-        if matches!(statement.signer, Signer::Unknown | Signer::False) {
-            return;
-        }
         match predicate {
             Predicate::RunOpen(open) => self.open(open, index, &mut emit),
             Predicate::RunHead(head) => self.head(head, &mut emit),
@@ -143,6 +174,7 @@ impl Entries {
         self.run_nos.insert(open.run_no);
         let state = Run {
             open_index: index,
+            opened_at: open.at,
             run_no: open.run_no,
             size: open.state.size,
             root: open.state.root,

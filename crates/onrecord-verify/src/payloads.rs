@@ -62,6 +62,8 @@ pub(crate) struct Ledger {
     records: Vec<Record>,
     /// Places of the records in the order of their commitments.
     by_commit: Vec<usize>,
+    /// Whether the disclosures were read.
+    read: bool,
     /// Whether the disclosures do not go with the frames, so that single ones say nothing.
     astray: bool,
 }
@@ -117,14 +119,15 @@ impl Ledger {
             .is_some_and(|at| matches!(self.records[at].told, Some(Told::Disclosed(_))))
     }
 
-    /// Reads `disclosures.ndjson`. `broken` is whether the frames are not all known.
+    /// Reads `disclosures.ndjson`. `known` is whether all frames are.
     pub fn read<R: BufRead>(
         &mut self,
         check: &mut Check<'_>,
         body: &mut Body<'_, R>,
-        broken: bool,
+        known: bool,
     ) -> Result<(), TarError> {
-        self.astray = broken;
+        self.read = true;
+        self.astray = !known;
         let mut line = Vec::new();
         let mut count = 0;
         loop {
@@ -254,7 +257,8 @@ impl Ledger {
             Some(Told::Disclosed(salt)) => Some((at, salt)),
             _ => None,
         }) else {
-            if !self.astray {
+            // Without the disclosures nothing says what should not be here.
+            if self.read && !self.astray {
                 let seq = at.map(|at| self.records[at].seq);
                 check.findings.push(
                     Stage::Payloads,

@@ -12,7 +12,7 @@ const DIFFERENCE_S: i64 = 3;
     clippy::disallowed_methods,
     reason = "compared with the clock of the evidence; nothing is recorded from it"
 )]
-pub(super) fn now() -> Option<Timestamp> {
+pub(in crate::cli) fn now() -> Option<Timestamp> {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     Timestamp::from_micros(i64::try_from(since.ok()?.as_micros()).ok()?)
 }

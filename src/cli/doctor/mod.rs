@@ -3,7 +3,7 @@
 //! It looks and changes nothing, but for a file in the data folder that vanishes at once, by which the disk
 //! is measured. Secrets stand in no finding.
 
-mod clock;
+pub(super) mod clock;
 mod database;
 mod folder;
 mod keys;

@@ -8,6 +8,7 @@ use crate::ledger::{self, Unwritten, later};
 use crate::record::open::{Opening, state_of};
 use crate::record::place::receipt;
 use crate::record::seal::{Closed, Seal, Sealing};
+use crate::record::settings::{Settings, settings};
 use crate::record::{RecordError, Recorder, commit};
 use crate::store::append::RunWrite;
 use crate::store::frames::NewFrame;
@@ -113,6 +114,8 @@ struct Found {
     now: Option<Timestamp>,
     /// Who signs, where somebody ends a run as an agent.
     agents: AgentKeys,
+    /// What the tenant chose, where runs are to be sealed for being idle.
+    settings: Settings,
     /// Keys that opened a run before.
     opened: HashSet<String>,
     /// How the readers are stated.
@@ -127,6 +130,7 @@ impl Found {
             runs: HashMap::new(),
             now: None,
             agents: AgentKeys::default(),
+            settings: Settings::default(),
             opened: HashSet::new(),
             readers: Pseudonyms::default(),
             erased: Vec::new(),
@@ -136,6 +140,9 @@ impl Found {
         if !runs.is_empty() {
             let (rows, now) = store::runs::lock_many(tx, &runs).await?;
             (found.runs, found.now) = (rows, Some(now));
+        }
+        if sealings.clone().any(|one| one.idle.is_some()) {
+            found.settings = settings(tx, tenant).await?;
         }
         if sealings.clone().any(|one| one.caller.agent().is_some()) {
             found.agents = AgentKeys::of(store::signing_keys::all(tx, tenant).await?)?;
@@ -196,7 +203,7 @@ impl Batch<'_> {
                 None if sealed.contains(run) => Ok(None),
                 None => Err(RecordError::NoRun(run.clone())),
                 Some(Err(_)) => Err(store::contradiction("runs", "chain", run).into()),
-                Some(Ok(row)) => self.seal(&job.work, row, &found.agents),
+                Some(Ok(row)) => self.seal(&job.work, row, &found),
             };
             if let Ok(Some(_)) = outcome {
                 sealed.insert(run);
@@ -241,11 +248,11 @@ impl Batch<'_> {
         }))
     }
 
-    fn seal(&mut self, sealing: &Sealing, row: &RunRow, agents: &AgentKeys) -> Outcome<Sealed> {
-        if row.sealed.is_some() || !sealing.applies(row, self.now) {
+    fn seal(&mut self, sealing: &Sealing, row: &RunRow, found: &Found) -> Outcome<Sealed> {
+        if row.sealed.is_some() || !sealing.applies(row, self.now, &found.settings) {
             return Ok(None);
         }
-        let closed = sealing.close(row, self.now, agents)?;
+        let closed = sealing.close(row, self.now, &found.agents)?;
         let statement = closed.statement(row, self.tenant)?;
         let subject = (FRAMES_SUBJECT, closed.chain.file_digest());
         let predicate = Predicate::RunSeal(statement.clone());
@@ -315,6 +322,7 @@ async fn write_runs(
         chain: &opened.chain,
         frames: &opened.frames,
         payloads,
+        nodes: &[],
         key_version: None,
     });
     // One that had its end already gets no frame.
@@ -324,6 +332,7 @@ async fn write_runs(
         chain: &closed.chain,
         frames: &closed.frames,
         payloads: &[],
+        nodes: &closed.nodes,
         key_version: None,
     });
     let mut writes: Vec<RunWrite<'_>> = new.chain(ended).collect();
@@ -362,6 +371,8 @@ async fn write_seals(
             envelope: envelope(sealed.index),
             proof: proofs.next().unwrap_or_default(),
             statement: sealed.statement,
+            cosigned_by: Vec::new(),
+            stamped_at: None,
             created: true,
         }))
     });

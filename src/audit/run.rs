@@ -1,0 +1,605 @@
+//! A run: its frames linked again by the rule that placed them, every column against the canonical bytes, its row against the
+//! chain, and what the ledger says of it against all of these.
+
+use super::found::{At, Found};
+use super::ledger::Ledger;
+use super::nodes::Nodes;
+use super::payloads::{self, Payloads};
+use crate::store::StoreError;
+use crate::store::audit::{FrameRow, PayloadRow, Reader, RunColumns};
+use bytes::Bytes;
+use onrecord_core::chain::{Chain, Fault, Seen};
+use onrecord_core::digest::Hash;
+use onrecord_core::frame::{Frame, Rel};
+use onrecord_core::id::{RunId, TenantId};
+use onrecord_core::merkle::Frontier;
+use onrecord_core::note::TlogProof;
+use onrecord_core::statement::{Predicate, Signed, State};
+use onrecord_verify::{Code, SignedCheckpoint, SignedFrames};
+use std::collections::BTreeMap;
+use std::num::NonZero;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+/// Bytes of frames that are looked at together.
+const PAGE_BYTES: u64 = 8 << 20;
+/// Frames of the first page, of which it is not known how long they are.
+const FIRST_FRAMES: u64 = 256;
+/// Frames of a page, however short they are.
+const MOST_FRAMES: u64 = 16_384;
+/// The lowest level of a run's tree of which nodes are kept.
+const NODE_LEVEL: u8 = 6;
+/// Frames that one thread reads at least, since starting one costs something.
+const SHARE: usize = 64;
+
+/// How much was read so far.
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    pub(super) frames: AtomicU64,
+    pub(super) bytes: AtomicU64,
+}
+
+/// A statement about the run.
+struct Entry {
+    index: i64,
+    bytes: Vec<u8>,
+    signed: Signed,
+    says: Predicate,
+}
+
+/// Reads a run as it is at one moment.
+pub(super) async fn check(
+    reader: &mut Reader,
+    tenant: &str,
+    run: &RunId,
+    ledger: &Arc<Ledger>,
+    meter: &Meter,
+) -> Result<Found, StoreError> {
+    let mut found = Found::new(tenant, Some(run.to_string()));
+    let Some(row) = reader.run(run).await? else {
+        found.missing(At::of("runs", "run"), "it was there a moment ago");
+        return Ok(found);
+    };
+    let Ok(tenant_id) = tenant.parse::<TenantId>() else {
+        found.rule(
+            Code::Malformed,
+            At::of("tenants", "tenant"),
+            "it is no tenant's id",
+        );
+        return Ok(found);
+    };
+    let entries = entries_of(reader, tenant, run).await?;
+    let size = u64::try_from(row.size).unwrap_or(0);
+    let mut reading = Reading {
+        state: Frames::new(tenant_id, run.clone(), ledger.clone(), &entries),
+        payloads: Payloads::new(&entries_said(&entries), reader.erasing(run).await?),
+        found,
+    };
+    let (mut from, mut count) = (0, FIRST_FRAMES);
+    let mut page = Page::read(reader, run, (from, size.min(count))).await?;
+    while from < size {
+        let (to, bytes) = (size.min(from + count), page.bytes());
+        count = (count * PAGE_BYTES / bytes.max(1)).clamp(SHARE as u64, MOST_FRAMES);
+        let next = (to, size.min(to + count));
+        // While one page is looked at, the next one comes.
+        let looking = tokio::task::spawn_blocking(move || {
+            reading.look(&page, (from, to));
+            reading
+        });
+        let coming = Page::read(reader, run, next);
+        let (looked, came) = tokio::join!(looking, coming);
+        let Ok(looked) = looked else {
+            return Err(StoreError::timed_out());
+        };
+        reading = looked;
+        meter.frames.fetch_add(to - from, Ordering::Relaxed);
+        meter.bytes.fetch_add(bytes, Ordering::Relaxed);
+        page = came?;
+        from = to;
+    }
+    let Reading {
+        mut state,
+        payloads: _,
+        mut found,
+    } = reading;
+    for seq in reader.surplus_frames(run, size).await? {
+        found.surplus(
+            At::of("frames", "seq").seq(seq),
+            "it stands behind the run's size",
+        );
+    }
+    for row in reader.payloads(run, size, None).await? {
+        payloads::surplus(&row, &mut found);
+    }
+    if !state.broken {
+        let nodes = std::mem::take(&mut state.nodes);
+        let kept = Nodes {
+            table: "run_nodes",
+            level: i16::from(NODE_LEVEL),
+            // Runs of before there was the table have none.
+            all: false,
+        };
+        kept.check(reader.run_nodes(run).await?, nodes, &mut found)
+            .await?;
+    }
+    check_stated(reader.stated(run).await?, &entries, &mut found);
+    let proofs = Proofs {
+        own: row.seal_proof.clone(),
+        cosigned: reader.cosigned_proof(run).await?,
+    };
+    state.finish(&row, &proofs, &entries, &mut found);
+    Ok(found)
+}
+
+async fn entries_of(
+    reader: &mut Reader,
+    tenant: &str,
+    run: &RunId,
+) -> Result<Vec<Entry>, StoreError> {
+    let rows = reader.entries_of(tenant, run).await?;
+    // What cannot be read, the ledger's own audit names.
+    let read = |(index, _, bytes): (i64, String, Vec<u8>)| {
+        let signed = Signed::parse(&bytes).ok()?;
+        let says = signed.predicate().ok()??;
+        Some(Entry {
+            index,
+            bytes,
+            signed,
+            says,
+        })
+    };
+    Ok(rows.into_iter().filter_map(read).collect())
+}
+
+fn entries_said(entries: &[Entry]) -> Vec<(i64, &Predicate)> {
+    entries
+        .iter()
+        .map(|entry| (entry.index, &entry.says))
+        .collect()
+}
+
+/// Some places of a run and what lies in them.
+struct Page {
+    frames: Vec<Bytes>,
+    payloads: Vec<PayloadRow>,
+}
+
+impl Page {
+    async fn read(
+        reader: &mut Reader,
+        run: &RunId,
+        (from, to): (u64, u64),
+    ) -> Result<Self, StoreError> {
+        let empty = from >= to && from > 0;
+        if empty {
+            return Ok(Self {
+                frames: Vec::new(),
+                payloads: Vec::new(),
+            });
+        }
+        Ok(Self {
+            frames: reader.frames(run, from, to).await?,
+            payloads: reader.payloads(run, from, Some(to)).await?,
+        })
+    }
+
+    fn bytes(&self) -> u64 {
+        self.frames.iter().map(|row| row.len() as u64).sum()
+    }
+}
+
+/// What goes from page to page.
+struct Reading {
+    state: Frames,
+    payloads: Payloads,
+    found: Found,
+}
+
+impl Reading {
+    fn look(&mut self, page: &Page, (from, to): (u64, u64)) {
+        let rows: Vec<Read<'_>> = read_all(&page.frames);
+        let mut payloads = page.payloads.iter().peekable();
+        let mut expected = i64::try_from(from).unwrap_or(i64::MAX);
+        for read in rows {
+            let Ok(row) = read.row else {
+                let at = At::of("frames", "bytes").seq(expected);
+                self.found
+                    .rule(Code::Malformed, at, "the row is not as the table has them");
+                continue;
+            };
+            if row.seq < expected {
+                let at = At::of("frames", "seq").seq(row.seq);
+                self.found.surplus(at, "it stands in no place of the run");
+                continue;
+            }
+            self.state.gap((expected, row.seq), &mut self.found);
+            expected = row.seq + 1;
+            let frame = match read.frame {
+                Ok(frame) => frame,
+                Err(fault) => {
+                    self.state.broken = true;
+                    // What it commits to cannot be told.
+                    while payloads.next_if(|one| one.seq <= row.seq).is_some() {}
+                    self.found.rule(
+                        fault.code.into(),
+                        At::of("frames", "bytes").seq(row.seq),
+                        fault.detail,
+                    );
+                    continue;
+                }
+            };
+            columns(&row, &frame, &mut self.found);
+            self.state.extend(&frame, &row, &mut self.found);
+            self.payloads
+                .look(&frame, row.seq, &mut payloads, &mut self.found);
+        }
+        self.state.gap(
+            (expected, i64::try_from(to).unwrap_or(i64::MAX)),
+            &mut self.found,
+        );
+        payloads.for_each(|row| payloads::surplus(row, &mut self.found));
+    }
+}
+
+/// A row and the frame in it.
+struct Read<'a> {
+    row: Result<FrameRow<'a>, StoreError>,
+    frame: Result<Frame<'a>, Fault>,
+}
+
+/// Reads the frames of a page on all cores; each is read by itself.
+fn read_all(rows: &[Bytes]) -> Vec<Read<'_>> {
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let share = rows.len().div_ceil(cores).max(SHARE);
+    let read = |row| {
+        let row = FrameRow::read(row);
+        let bytes = row.as_ref().map_or(&[][..], |row| row.bytes);
+        let seq = row.as_ref().map_or(0, |row| row.seq);
+        Read {
+            frame: Chain::read(bytes, u64::try_from(seq).unwrap_or(0)),
+            row,
+        }
+    };
+    if rows.len() <= share {
+        return rows.iter().map(|row| read(row)).collect();
+    }
+    let read = &read;
+    thread::scope(|scope| {
+        let parts: Vec<_> = rows
+            .chunks(share)
+            .map(|part| scope.spawn(move || part.iter().map(|row| read(row)).collect::<Vec<_>>()))
+            .collect();
+        parts
+            .into_iter()
+            .flat_map(|part| part.join().unwrap_or_default())
+            .collect()
+    })
+}
+
+/// Every column against the bytes.
+fn columns(row: &FrameRow<'_>, frame: &Frame<'_>, found: &mut Found) {
+    let at = |column| At::of("frames", column).seq(row.seq);
+    found.column(at("at"), row.at, frame.at.micros());
+    found.column(at("kind"), row.kind, frame.kind.as_str());
+    found.column(at("key"), row.key, &*frame.key);
+    let turn = frame
+        .turn
+        .map(|turn| i32::try_from(turn).unwrap_or(i32::MAX));
+    found.column(at("turn"), row.turn, turn);
+    let answers = frame.links().iter().find(|link| link.rel == Rel::Answers);
+    let answers = answers.and_then(|link| link.seq);
+    let answers = answers.map(|seq| i64::try_from(seq).unwrap_or(i64::MAX));
+    found.column(at("answers"), row.answers, answers);
+}
+
+/// The chain as it is built again.
+struct Frames {
+    chain: Chain,
+    seen: Seen,
+    signed: SignedFrames,
+    ledger: Arc<Ledger>,
+    first: Option<First>,
+    /// The tree again, for its nodes from [`NODE_LEVEL`] on.
+    tree: Frontier,
+    nodes: Vec<Hash>,
+    /// Head and root at the sizes that the ledger speaks of.
+    wanted: BTreeMap<u64, Option<(Hash, Hash)>>,
+    /// Whether something is not the next frame: nothing after it is known.
+    broken: bool,
+}
+
+/// The proofs of a run's seal: the first one, and the one that takes its place.
+struct Proofs {
+    own: Option<String>,
+    cosigned: Option<String>,
+}
+
+/// How far the ledger has stated a run, by the row beside it.
+fn check_stated(row: Option<(i64, i64)>, entries: &[Entry], found: &mut Found) {
+    let heads = entries.iter().filter_map(|entry| match &entry.says {
+        Predicate::RunHead(head) => Some((signed(head.state.size), entry.index)),
+        _ => None,
+    });
+    let last = heads.last();
+    found.column(
+        At::of("run_heads", "size"),
+        row.map(|row| row.0),
+        last.map(|last| last.0),
+    );
+    found.column(
+        At::of("run_heads", "ledger_index"),
+        row.map(|row| row.1),
+        last.map(|last| last.1),
+    );
+}
+
+/// A number as the tables have it.
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// What the run's row repeats of frame 0.
+struct First {
+    hash: Hash,
+    /// SHA-256 of the line with its newline.
+    line: Hash,
+    key: String,
+    agent: Option<String>,
+}
+
+impl Frames {
+    fn new(tenant: TenantId, run: RunId, ledger: Arc<Ledger>, entries: &[Entry]) -> Self {
+        let states = entries.iter().filter_map(|entry| state_of(&entry.says));
+        Self {
+            chain: Chain::new(tenant, run),
+            seen: Seen::default(),
+            signed: SignedFrames::default(),
+            ledger,
+            first: None,
+            tree: Frontier::new(),
+            nodes: Vec::new(),
+            wanted: states.map(|state| (state.size, None)).collect(),
+            broken: false,
+        }
+    }
+
+    /// Places without a frame.
+    fn gap(&mut self, (from, to): (i64, i64), found: &mut Found) {
+        if from < to {
+            self.broken = true;
+            let cause = match to - from {
+                1 => "there is no such frame".to_owned(),
+                count => format!("there are no {count} frames from here on"),
+            };
+            found.missing(At::of("frames", "seq").seq(from), cause);
+        }
+    }
+
+    fn extend(&mut self, frame: &Frame<'_>, row: &FrameRow<'_>, found: &mut Found) {
+        if self.broken {
+            return;
+        }
+        if let Err(fault) = self
+            .chain
+            .extend_read(frame, row.bytes, Some(&mut self.seen))
+        {
+            self.broken = true;
+            let seq = i64::try_from(fault.seq).unwrap_or(i64::MAX);
+            found.rule(
+                fault.code.into(),
+                At::of("frames", "bytes").seq(seq),
+                fault.detail,
+            );
+            return;
+        }
+        let nodes = &mut self.nodes;
+        self.tree.push_with(self.chain.head(), |level, _, hash| {
+            if level == NODE_LEVEL {
+                nodes.push(hash);
+            }
+        });
+        let first = self.first.get_or_insert_with(|| First {
+            hash: self.chain.head(),
+            line: Hash::of(&[row.bytes, b"\n"]),
+            key: frame.key.clone().into_owned(),
+            agent: agent(frame),
+        });
+        let trust = self.ledger.trust.as_ref();
+        let findings = self.signed.read(frame, row.bytes, Some(&first.hash), trust);
+        found.rules(At::of("frames", "bytes").seq(row.seq), findings);
+        if let Some(wanted) = self.wanted.get_mut(&self.chain.size()) {
+            *wanted = Some((self.chain.head(), self.chain.root()));
+        }
+    }
+
+    /// The run's row, and the ledger's entries, against the frames.
+    fn finish(self, row: &RunColumns, proofs: &Proofs, entries: &[Entry], found: &mut Found) {
+        self.check_opening(row, entries, found);
+        self.check_states(entries, found);
+        self.check_seal(row, proofs, entries, found);
+        let erased: u64 = entries.iter().map(|entry| erased(&entry.says)).sum();
+        found.column(
+            At::of("runs", "erased"),
+            row.erased,
+            i64::try_from(erased).unwrap_or(i64::MAX),
+        );
+        if !self.broken {
+            self.check_row(row, found);
+        }
+    }
+
+    fn check_row(&self, row: &RunColumns, found: &mut Found) {
+        let at = |column| At::of("runs", column);
+        let chain = &self.chain;
+        found.digest(at("head"), &row.head, &chain.head());
+        let saved = Chain::from_bytes(&row.chain).map(|saved| saved.to_bytes());
+        if saved.as_ref() != Some(&chain.to_bytes()) {
+            let cause = "it is not the state of the run's frames";
+            found.push(
+                super::found::COLUMN,
+                onrecord_verify::Status::Altered,
+                at("chain"),
+                cause,
+            );
+        }
+        let last_at = chain.last_at().map(|at| at.micros());
+        found.column(at("last_at"), Some(row.last_at), last_at);
+        let outcome = chain.outcome().map(|status| status.as_str());
+        found.column(at("outcome"), row.outcome.as_deref(), outcome);
+        found.column(at("ended"), row.ended, chain.ended());
+        if let Some(opened) = chain.opened() {
+            found.column(at("opened_at"), row.opened_at, opened.at.micros());
+            let run_no = i64::try_from(opened.run_no).unwrap_or(i64::MAX);
+            found.column(at("run_no"), row.run_no, run_no);
+            let origin = opened.ledger.as_str();
+            if origin != self.ledger.origin {
+                let cause = format!(
+                    "it names ledger {origin}, the tenant's is {}",
+                    self.ledger.origin
+                );
+                found.rule(Code::FrameScope, At::of("frames", "bytes").seq(0), cause);
+            }
+        }
+        if let Some(first) = &self.first {
+            found.column(at("agent"), &row.agent, &first.agent);
+            let key = row.open_key.as_deref().unwrap_or(OWN_KEY);
+            found.column(at("open_key"), key, &*first.key);
+        }
+    }
+
+    fn check_opening(&self, row: &RunColumns, entries: &[Entry], found: &mut Found) {
+        let at = At::of("runs", "open_index").index(row.open_index);
+        let opening = entries.iter().find(|entry| entry.index == row.open_index);
+        let (Some(entry), Some(Predicate::RunOpen(open))) =
+            (opening, opening.map(|entry| &entry.says))
+        else {
+            found.missing(at, "no entry at this index opens the run");
+            return;
+        };
+        found.column(
+            At::of("runs", "run_no"),
+            row.run_no,
+            i64::try_from(open.run_no).unwrap_or(i64::MAX),
+        );
+        if let Some(first) = &self.first
+            && entry.signed.digest != first.line
+        {
+            found.rule(Code::RunOpen, at, "the opening's subject is not frame 0");
+        }
+    }
+
+    /// Heads, openings and erasures name frames that are here. Seals have rules of their own.
+    fn check_states(&self, entries: &[Entry], found: &mut Found) {
+        for entry in entries {
+            let (Some(state), false) = (
+                state_of(&entry.says),
+                matches!(entry.says, Predicate::RunSeal(_)),
+            ) else {
+                continue;
+            };
+            let code = match entry.says {
+                Predicate::RunOpen(_) => Code::RunOpen,
+                _ => Code::RunHead,
+            };
+            let at = At::of("ledger_entries", "bytes").index(entry.index);
+            match self.wanted.get(&state.size).copied().flatten() {
+                Some(here) if here != (state.head, state.root) => {
+                    let cause = format!(
+                        "it names other frames than the first {} that are here",
+                        state.size
+                    );
+                    found.rule(code, at, cause);
+                }
+                None if !self.broken => {
+                    let cause = format!(
+                        "the ledger knows {} frames, {} are here",
+                        state.size,
+                        self.chain.size()
+                    );
+                    found.rule(code, at, cause);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn check_seal(&self, row: &RunColumns, proofs: &Proofs, entries: &[Entry], found: &mut Found) {
+        let seal = entries
+            .iter()
+            .find(|entry| matches!(entry.says, Predicate::RunSeal(_)));
+        let at = |column| At::of("runs", column);
+        let (said, index) = match seal.map(|entry| (&entry.says, entry.index)) {
+            Some((Predicate::RunSeal(said), index)) => (Some(said), Some(index)),
+            _ => (None, None),
+        };
+        found.column(at("seal_index"), row.seal_index, index);
+        found.column(
+            at("sealed_at"),
+            row.sealed_at,
+            said.map(|said| said.sealed_at.micros()),
+        );
+        found.column(at("seal_proof"), row.seal_proof.is_some(), said.is_some());
+        if let Some(seal) = seal.filter(|_| !self.broken) {
+            self.check_proof(seal, proofs.own.as_deref(), at("seal_proof"), found);
+            if proofs.cosigned.is_some() {
+                let at = At::of("cosigned_proofs", "proof");
+                self.check_proof(seal, proofs.cosigned.as_deref(), at, found);
+            }
+        } else if proofs.cosigned.is_some() {
+            let at = At::of("cosigned_proofs", "run");
+            found.surplus(at, "the run has no seal");
+        }
+    }
+
+    /// The seal and a proof of it against the frames.
+    fn check_proof(&self, seal: &Entry, proof: Option<&str>, at: At, found: &mut Found) {
+        let mut findings = onrecord_verify::check_seal(
+            &seal.bytes,
+            proof,
+            (&self.chain, self.chain.file_digest()),
+            self.ledger.trust.as_ref(),
+        );
+        // How many witnesses had cosigned, and when, says nothing of the database.
+        findings.retain(|one| !matches!(one.code, Code::WitnessQuorum | Code::TimeAnchor));
+        found.rules(at.index(seal.index), findings);
+        let Some(proof) = proof.and_then(|proof| TlogProof::parse(proof).ok()) else {
+            return;
+        };
+        found.column(at, signed(proof.index), seal.index);
+        if let Ok(shown) = SignedCheckpoint::read(&proof.checkpoint, None) {
+            // A checkpoint of after this ledger was read is not known here.
+            let root = self.ledger.copy.root_at(shown.checkpoint.size);
+            if root.is_some_and(|root| root != shown.checkpoint.root) {
+                let cause = "it leads to another root than the ledger's";
+                found.rule(Code::SplitView, at, cause);
+            }
+        }
+    }
+}
+
+/// The key of a session whose writer gave none.
+const OWN_KEY: &str = "onrecord/session";
+
+fn agent(frame: &Frame<'_>) -> Option<String> {
+    let body: serde_json::Value = serde_json::from_str(frame.body).ok()?;
+    body.get("agent")?.as_str().map(str::to_owned)
+}
+
+/// The frames that a statement names.
+fn state_of(says: &Predicate) -> Option<&State> {
+    match says {
+        Predicate::RunOpen(one) => Some(&one.state),
+        Predicate::RunHead(one) => Some(&one.state),
+        Predicate::RunSeal(one) => Some(&one.state),
+        Predicate::Erasure(one) => Some(&one.state),
+        _ => None,
+    }
+}
+
+fn erased(says: &Predicate) -> u64 {
+    match says {
+        Predicate::Erasure(erasure) => erasure.count,
+        _ => 0,
+    }
+}

@@ -1,0 +1,12 @@
+//! Questions over many runs: a filter as text becomes a condition that the store answers.
+
+mod filter;
+
+pub(crate) use filter::BadFilter;
+
+use crate::store::condition::{Condition, RUN_FIELDS};
+
+/// Reads a filter of runs.
+pub(crate) fn of_runs(text: &str) -> Result<Condition, BadFilter> {
+    filter::parse(text, RUN_FIELDS)
+}

@@ -1,0 +1,797 @@
+//! What an audit reads: everything as it lies there, in snapshots, and nothing is changed. What contradicts the model is the
+//! audit's to name, so that rows come as they are.
+
+use super::id::Uuid;
+use super::{StoreError, connect, signed};
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
+use onrecord_core::id::RunId;
+use sqlx::error::BoxDynError;
+use sqlx::postgres::{PgRow, PgTypeInfo, PgValueRef};
+use sqlx::{Connection as _, Decode, Executor as _, PgConnection, Postgres, Row as _, Type};
+use std::collections::HashMap;
+
+/// Microseconds from 1970 to 2000, where PostgreSQL begins to count.
+const EPOCH: i64 = 946_684_800_000_000;
+/// Places of surplus rows that are named; more are as bad.
+const SURPLUS: i64 = 20;
+
+/// A connection that reads.
+pub(crate) struct Reader {
+    connection: PgConnection,
+}
+
+/// A tenant's row.
+pub(crate) struct TenantRow {
+    pub(crate) origin: String,
+    pub(crate) next_run_no: i64,
+    pub(crate) ledger_size: i64,
+    pub(crate) ledger_nodes: Vec<u8>,
+    /// Microseconds since 1970; `i64::MIN` or so before the first entry.
+    pub(crate) ledger_at: i64,
+    pub(crate) last_seal_run: Option<RunId>,
+    pub(crate) last_seal_leaf: Option<Vec<u8>>,
+    pub(crate) seal_key: Vec<u8>,
+}
+
+/// An entry of a ledger.
+pub(crate) struct EntryRow {
+    pub(crate) index: i64,
+    pub(crate) name: String,
+    pub(crate) run: Option<RunId>,
+    pub(crate) at: i64,
+    pub(crate) leaf: Bytes,
+    pub(crate) bytes: Bytes,
+}
+
+/// A node of a ledger's tree.
+pub(crate) struct NodeRow {
+    pub(crate) level: i16,
+    pub(crate) index: i64,
+    pub(crate) hash: Bytes,
+}
+
+/// A key that signs.
+pub(crate) struct KeyRow {
+    pub(crate) keyid: Vec<u8>,
+    pub(crate) role: String,
+    pub(crate) actor: Option<String>,
+    pub(crate) spki: String,
+    pub(crate) added_index: i64,
+    pub(crate) revoked_index: Option<i64>,
+}
+
+/// A run as lists have it; whether it changed is seen by these.
+#[derive(Clone)]
+pub(crate) struct RunMark {
+    pub(crate) run: RunId,
+    pub(crate) run_no: i64,
+    pub(crate) size: i64,
+    pub(crate) mark: String,
+}
+
+/// A run's row.
+pub(crate) struct RunColumns {
+    pub(crate) run_no: i64,
+    pub(crate) open_key: Option<String>,
+    pub(crate) agent: Option<String>,
+    pub(crate) opened_at: i64,
+    pub(crate) open_index: i64,
+    pub(crate) size: i64,
+    pub(crate) head: Vec<u8>,
+    pub(crate) last_at: i64,
+    pub(crate) chain: Vec<u8>,
+    pub(crate) outcome: Option<String>,
+    pub(crate) ended: bool,
+    pub(crate) sealed_at: Option<i64>,
+    pub(crate) seal_index: Option<i64>,
+    pub(crate) seal_proof: Option<String>,
+    pub(crate) erased: i64,
+}
+
+/// A frame with its columns.
+pub(crate) struct FrameRow<'a> {
+    pub(crate) seq: i64,
+    pub(crate) at: i64,
+    pub(crate) answers: Option<i64>,
+    pub(crate) turn: Option<i32>,
+    pub(crate) kind: &'a str,
+    pub(crate) key: &'a str,
+    pub(crate) bytes: &'a [u8],
+}
+
+/// A payload without its bytes.
+pub(crate) struct PayloadRow {
+    pub(crate) seq: i64,
+    pub(crate) place: i16,
+    pub(crate) commit: Vec<u8>,
+    pub(crate) media: String,
+    pub(crate) tier: i16,
+    pub(crate) size: i64,
+    /// Whether it has a key of its own.
+    pub(crate) keyed: bool,
+    /// Bytes of the ciphertext.
+    pub(crate) length: i32,
+}
+
+/// A version of a document that a tenant signed: its rules of redaction, or its settings.
+pub(crate) struct DocumentRow {
+    pub(crate) version: i64,
+    pub(crate) index: i64,
+    pub(crate) document: Vec<u8>,
+}
+
+impl Reader {
+    /// Connects to read only, as `onrecord_app` where the role may, which row security binds, else as the role itself: one
+    /// that may only read will do.
+    ///
+    /// # Errors
+    /// The database does not answer, or is not one of this version.
+    pub(crate) async fn connect(url: &str) -> Result<Self, StoreError> {
+        let mut connection = connect(url).await?;
+        connection
+            .execute(
+                "set default_transaction_read_only = on; set statement_timeout = 0; set idle_in_transaction_session_timeout = 0",
+            )
+            .await?;
+        let may: Option<bool> = sqlx::query_scalar(
+            "select pg_has_role(current_user, oid, 'member') from pg_roles where rolname = 'onrecord_app'",
+        )
+        .fetch_optional(&mut connection)
+        .await?;
+        if may == Some(true) {
+            connection.execute("set role onrecord_app").await?;
+        }
+        let migrated =
+            super::migrate::applied(&mut connection, &super::migrate::MIGRATIONS).await?;
+        let wanted = super::migrate::MIGRATIONS.iter().count();
+        if migrated != wanted {
+            return Err(StoreError::Migration(format!(
+                "{migrated} migrations applied, this version has {wanted}"
+            )));
+        }
+        Ok(Self { connection })
+    }
+
+    /// All tenants, in their order.
+    pub(crate) async fn tenants(&mut self) -> Result<Vec<String>, StoreError> {
+        Ok(
+            sqlx::query_scalar("select tenant from tenants order by tenant")
+                .fetch_all(&mut self.connection)
+                .await?,
+        )
+    }
+
+    /// Begins to see one moment, of the rows of one tenant, or of several with spaces between.
+    pub(crate) async fn begin(&mut self, tenants: &str) -> Result<(), StoreError> {
+        self.connection
+            .execute("begin isolation level repeatable read read only")
+            .await?;
+        sqlx::query("select set_config('onrecord.tenant', $1, true)")
+            .bind(tenants)
+            .execute(&mut self.connection)
+            .await?;
+        // As long as the planner has no statistics of a run it takes it for a few rows, which it would sort.
+        self.connection
+            .execute("set local enable_sort = off; set local enable_bitmapscan = off; set local enable_seqscan = off")
+            .await?;
+        Ok(())
+    }
+
+    /// Ends the moment.
+    pub(crate) async fn end(&mut self) -> Result<(), StoreError> {
+        self.connection.execute("commit").await?;
+        Ok(())
+    }
+
+    /// Closes the connection.
+    pub(crate) async fn close(self) -> Result<(), StoreError> {
+        Ok(self.connection.close().await?)
+    }
+
+    /// The row of the tenant.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn tenant(&mut self, tenant: &str) -> Result<TenantRow, StoreError> {
+        let row = sqlx::query("select * from tenants where tenant = $1")
+            .bind(tenant)
+            .fetch_one(&mut self.connection)
+            .await?;
+        Ok(TenantRow {
+            origin: row.try_get("origin")?,
+            next_run_no: row.try_get("next_run_no")?,
+            ledger_size: row.try_get("ledger_size")?,
+            ledger_nodes: row.try_get("ledger_nodes")?,
+            ledger_at: row.try_get::<Micros, _>("ledger_at")?.0,
+            last_seal_run: run(&row, "last_seal_run")?,
+            last_seal_leaf: row.try_get("last_seal_leaf")?,
+            seal_key: row.try_get("seal_key")?,
+        })
+    }
+
+    /// All keys of the tenant.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn keys(&mut self) -> Result<Vec<KeyRow>, StoreError> {
+        let rows = sqlx::query("select * from signing_keys where tenant = current_setting('onrecord.tenant') order by added_index")
+            .fetch_all(&mut self.connection)
+            .await?;
+        let read = |row: &PgRow| {
+            Ok(KeyRow {
+                keyid: row.try_get("keyid")?,
+                role: row.try_get("role")?,
+                actor: row.try_get("actor")?,
+                spki: row.try_get("spki")?,
+                added_index: row.try_get("added_index")?,
+                revoked_index: row.try_get("revoked_index")?,
+            })
+        };
+        rows.iter().map(read).collect()
+    }
+
+    /// The statements about keys in the tenant's ledger, by index.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn key_statements(&mut self) -> Result<Vec<Vec<u8>>, StoreError> {
+        Ok(
+            sqlx::query_scalar("select bytes from ledger_entries where tenant = current_setting('onrecord.tenant') and name = 'key' order by idx")
+                .fetch_all(&mut self.connection)
+                .await?,
+        )
+    }
+
+    /// All versions of the tenant's rules of redaction.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn rules(&mut self) -> Result<Vec<DocumentRow>, StoreError> {
+        self.documents(
+            "select * from redaction_rules where tenant = current_setting('onrecord.tenant') order by version",
+        )
+        .await
+    }
+
+    /// All versions of the tenant's settings.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn settings(&mut self) -> Result<Vec<DocumentRow>, StoreError> {
+        self.documents(
+            "select * from settings where tenant = current_setting('onrecord.tenant') order by version",
+        )
+        .await
+    }
+
+    async fn documents(&mut self, sql: &'static str) -> Result<Vec<DocumentRow>, StoreError> {
+        let rows = sqlx::query(sql).fetch_all(&mut self.connection).await?;
+        let read = |row: &PgRow| {
+            Ok(DocumentRow {
+                version: row.try_get("version")?,
+                index: row.try_get("ledger_index")?,
+                document: row.try_get("document")?,
+            })
+        };
+        rows.iter().map(read).collect()
+    }
+
+    /// The lines of witnesses under the tenant's checkpoints, by their sizes.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn cosignatures(&mut self) -> Result<HashMap<i64, String>, StoreError> {
+        let rows: Vec<(i64, String)> = sqlx::query_as(
+            "select size, string_agg(line || E'\\n', '' order by witness) from cosignatures
+             where tenant = current_setting('onrecord.tenant') group by size",
+        )
+        .fetch_all(&mut self.connection)
+        .await?;
+        Ok(rows.into_iter().collect())
+    }
+
+    /// The proof that takes the place of that of a run's row, where there is one.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn cosigned_proof(
+        &mut self,
+        run: &RunId,
+    ) -> Result<Option<String>, StoreError> {
+        Ok(
+            sqlx::query_scalar("select proof from cosigned_proofs where run = $1")
+                .bind(Uuid::from(run))
+                .fetch_optional(&mut self.connection)
+                .await?,
+        )
+    }
+
+    /// How far the ledger has stated an open run, by the row that says so: frames, and index of the statement.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn stated(&mut self, run: &RunId) -> Result<Option<(i64, i64)>, StoreError> {
+        Ok(
+            sqlx::query_as("select size, ledger_index from run_heads where run = $1")
+                .bind(Uuid::from(run))
+                .fetch_optional(&mut self.connection)
+                .await?,
+        )
+    }
+
+    /// The nodes of a run's tree, by level and index.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn run_nodes(&mut self, run: &RunId) -> Result<Copy<'_>, StoreError> {
+        let sql = format!(
+            "copy (select level, idx, hash from run_nodes where run = '{:032x}' order by level, idx) to stdout (format binary)",
+            run.to_bits()
+        );
+        Copy::begin(&mut self.connection, &sql).await
+    }
+
+    /// The tenant's runs in the order of their ids.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn runs(&mut self) -> Result<Vec<RunMark>, StoreError> {
+        // All that an append, an erasure or a seal changes. The chain has the digest of all lines.
+        let mut rows = sqlx::query(
+            "select run, run_no, size, md5(runs::text) as mark from runs where tenant = current_setting('onrecord.tenant') order by run",
+        )
+        .fetch(&mut self.connection);
+        let mut runs = Vec::new();
+        while let Some(row) = rows.next().await {
+            let row = row?;
+            runs.push(RunMark {
+                run: row.try_get::<Uuid, _>("run")?.into(),
+                run_no: row.try_get("run_no")?,
+                size: row.try_get("size")?,
+                mark: row.try_get("mark")?,
+            });
+        }
+        Ok(runs)
+    }
+
+    /// A run's row; `None` where there is none.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn run(&mut self, run: &RunId) -> Result<Option<RunColumns>, StoreError> {
+        let row = sqlx::query("select * from runs where run = $1")
+            .bind(Uuid::from(run))
+            .fetch_optional(&mut self.connection)
+            .await?;
+        let read = |row: PgRow| {
+            let micros = |name: &str| Ok::<_, sqlx::Error>(row.try_get::<Micros, _>(name)?.0);
+            Ok(RunColumns {
+                run_no: row.try_get("run_no")?,
+                open_key: row.try_get("open_key")?,
+                agent: row.try_get("agent")?,
+                opened_at: micros("opened_at")?,
+                open_index: row.try_get("open_index")?,
+                size: row.try_get("size")?,
+                head: row.try_get("head")?,
+                last_at: micros("last_at")?,
+                chain: row.try_get("chain")?,
+                outcome: row.try_get("outcome")?,
+                ended: row.try_get("ended")?,
+                sealed_at: row
+                    .try_get::<Option<Micros>, _>("sealed_at")?
+                    .map(|time| time.0),
+                seal_index: row.try_get("seal_index")?,
+                seal_proof: row.try_get("seal_proof")?,
+                erased: row.try_get("erased")?,
+            })
+        };
+        row.map(read).transpose()
+    }
+
+    /// The ledger's entries about a run, as their columns say: index, name and bytes.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn entries_of(
+        &mut self,
+        tenant: &str,
+        run: &RunId,
+    ) -> Result<Vec<(i64, String, Vec<u8>)>, StoreError> {
+        Ok(sqlx::query_as(
+            "select idx, name, bytes from ledger_entries where tenant = $1 and run = $2 order by idx",
+        )
+        .bind(tenant)
+        .bind(Uuid::from(run))
+        .fetch_all(&mut self.connection)
+        .await?)
+    }
+
+    /// The tiers of a run in which an erasure is not done.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn erasing(&mut self, run: &RunId) -> Result<Vec<i16>, StoreError> {
+        Ok(
+            sqlx::query_scalar("select tier from erasure_parts where run = $1 and not removed")
+                .bind(Uuid::from(run))
+                .fetch_all(&mut self.connection)
+                .await?,
+        )
+    }
+
+    /// The frames of a run in the places from `from` to below `to`, undecoded, in their order; from 0 also what stands in
+    /// places below it.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn frames(
+        &mut self,
+        run: &RunId,
+        from: u64,
+        to: u64,
+    ) -> Result<Vec<Bytes>, StoreError> {
+        let below = if from == 0 {
+            String::new()
+        } else {
+            format!(" and seq >= {from}")
+        };
+        let sql = format!(
+            "copy (select seq, at, answers, turn, kind, key, bytes from frames where run = '{:032x}'{below} and seq < {to} order by seq) to stdout (format binary)",
+            run.to_bits()
+        );
+        let mut rows = Copy::begin(&mut self.connection, &sql).await?;
+        let mut frames = Vec::new();
+        while let Some(row) = rows.next().await? {
+            frames.push(row);
+        }
+        Ok(frames)
+    }
+
+    /// Places of frames of a run from a place on, and how many there are at least.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn surplus_frames(
+        &mut self,
+        run: &RunId,
+        from: u64,
+    ) -> Result<Vec<i64>, StoreError> {
+        Ok(sqlx::query_scalar(
+            "select seq from frames where run = $1 and seq >= $2 order by seq limit $3",
+        )
+        .bind(Uuid::from(run))
+        .bind(signed(from))
+        .bind(SURPLUS)
+        .fetch_all(&mut self.connection)
+        .await?)
+    }
+
+    /// The payloads of the frames of a run in the places from `from` to below `to`, by frame and place; from 0 also those of
+    /// places below it, and without `to` all that are left.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn payloads(
+        &mut self,
+        run: &RunId,
+        from: u64,
+        to: Option<u64>,
+    ) -> Result<Vec<PayloadRow>, StoreError> {
+        let from = if from == 0 { i64::MIN } else { signed(from) };
+        let rows = sqlx::query(
+            "select seq, place, commit, media, tier, size, wrapped_dek <> '' as keyed, octet_length(ciphertext) as length
+             from payloads where run = $1 and seq >= $2 and seq < $3 order by seq, place limit $4",
+        )
+        .bind(Uuid::from(run))
+        .bind(from)
+        .bind(to.map_or(i64::MAX, signed))
+        .bind(to.map_or(SURPLUS, |_| i64::MAX))
+        .fetch_all(&mut self.connection)
+        .await?;
+        let read = |row: &PgRow| {
+            Ok(PayloadRow {
+                seq: row.try_get("seq")?,
+                place: row.try_get("place")?,
+                commit: row.try_get("commit")?,
+                media: row.try_get("media")?,
+                tier: row.try_get("tier")?,
+                size: row.try_get("size")?,
+                keyed: row.try_get("keyed")?,
+                length: row.try_get("length")?,
+            })
+        };
+        rows.iter().map(read).collect()
+    }
+
+    /// Runs that a table has rows of, and that are not among the runs.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn strays(&mut self, table: Stray) -> Result<Vec<RunId>, StoreError> {
+        // From run to run along the index, so that rows are not gone through.
+        let (frames, payloads) = (
+            "with recursive found as (
+               (select run from frames order by run limit 1)
+               union all
+               select (select run from frames where frames.run > found.run order by run limit 1) from found where found.run is not null
+             ) select run from found where run is not null and not exists (select from runs where runs.run = found.run) limit 100",
+            "with recursive found as (
+               (select run from payloads order by run limit 1)
+               union all
+               select (select run from payloads where payloads.run > found.run order by run limit 1) from found where found.run is not null
+             ) select run from found where run is not null and not exists (select from runs where runs.run = found.run) limit 100",
+        );
+        let sql = match table {
+            Stray::Frames => frames,
+            Stray::Payloads => payloads,
+        };
+        let found: Vec<Uuid> = sqlx::query_scalar(sql)
+            .fetch_all(&mut self.connection)
+            .await?;
+        Ok(found.into_iter().map(RunId::from).collect())
+    }
+
+    /// The entries of the tenant's ledger, by index.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn entries(&mut self) -> Result<Copy<'_>, StoreError> {
+        Copy::begin(
+            &mut self.connection,
+            "copy (select idx, name, run, at, leaf, bytes from ledger_entries
+               where tenant = current_setting('onrecord.tenant') order by idx) to stdout (format binary)",
+        )
+        .await
+    }
+
+    /// The nodes of the tenant's ledger, by level and index.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn nodes(&mut self) -> Result<Copy<'_>, StoreError> {
+        Copy::begin(
+            &mut self.connection,
+            "copy (select level, idx, hash from ledger_nodes
+               where tenant = current_setting('onrecord.tenant') order by level, idx) to stdout (format binary)",
+        )
+        .await
+    }
+
+    /// The checkpoints of the tenant's ledger, by size.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn checkpoints(&mut self) -> Result<Copy<'_>, StoreError> {
+        Copy::begin(
+            &mut self.connection,
+            "copy (select size, note from checkpoints
+               where tenant = current_setting('onrecord.tenant') order by size) to stdout (format binary)",
+        )
+        .await
+    }
+}
+
+/// Where rows may be of runs that are not there.
+#[derive(Clone, Copy)]
+pub(crate) enum Stray {
+    /// Frames.
+    Frames,
+    /// Payloads.
+    Payloads,
+}
+
+/// A time in microseconds since 1970; what is infinite there is far away here.
+struct Micros(i64);
+
+impl Type<Postgres> for Micros {
+    fn type_info() -> PgTypeInfo {
+        PgTypeInfo::with_name("TIMESTAMPTZ")
+    }
+}
+
+impl Decode<'_, Postgres> for Micros {
+    fn decode(value: PgValueRef<'_>) -> Result<Self, BoxDynError> {
+        let micros = <i64 as Decode<Postgres>>::decode(value)?;
+        Ok(Self(micros.saturating_add(EPOCH)))
+    }
+}
+
+fn run(row: &PgRow, column: &str) -> Result<Option<RunId>, sqlx::Error> {
+    Ok(row.try_get::<Option<Uuid>, _>(column)?.map(RunId::from))
+}
+
+/// Rows as `COPY … (FORMAT binary)` sends them, which costs PostgreSQL and us less than the rows of a query: for each the
+/// number of its fields in two bytes, and of each field its length in four, -1 for null, and its bytes.
+pub(crate) struct Copy<'c> {
+    chunks: BoxStream<'c, Result<Bytes, sqlx::Error>>,
+    rest: BytesMut,
+    begun: bool,
+    ended: bool,
+}
+
+/// What every such stream begins with: a signature, flags, and the length of an extension, of which there is none.
+const COPY_HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
+
+impl<'c> Copy<'c> {
+    async fn begin(connection: &'c mut PgConnection, sql: &str) -> Result<Self, StoreError> {
+        Ok(Self {
+            chunks: connection.copy_out_raw(sql).await?,
+            rest: BytesMut::new(),
+            begun: false,
+            ended: false,
+        })
+    }
+
+    /// The next row, undecoded.
+    ///
+    /// # Errors
+    /// The database does not answer, or does not speak as it should.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, StoreError> {
+        loop {
+            if !self.begun && self.rest.len() >= COPY_HEADER.len() {
+                if self.rest.split_to(COPY_HEADER.len()) != COPY_HEADER {
+                    return Err(broken_off());
+                }
+                self.begun = true;
+            }
+            if self.begun && !self.ended {
+                match row_length(&self.rest) {
+                    Some(Row::End) => self.ended = true,
+                    Some(Row::Long(length)) => {
+                        return Ok(Some(self.rest.split_to(length).freeze()));
+                    }
+                    None => {}
+                }
+            }
+            match self.chunks.next().await.transpose()? {
+                Some(chunk) => self.rest.extend_from_slice(&chunk),
+                None if self.ended => return Ok(None),
+                None => return Err(broken_off()),
+            }
+        }
+    }
+}
+
+/// What stands at the beginning of a stream of rows.
+enum Row {
+    /// A row of so many bytes.
+    Long(usize),
+    /// The end.
+    End,
+}
+
+/// `None` where more bytes have to come before it can be told.
+fn row_length(bytes: &[u8]) -> Option<Row> {
+    let (fields, mut rest) = bytes.split_first_chunk()?;
+    let fields = i16::from_be_bytes(*fields);
+    if fields < 0 {
+        return Some(Row::End);
+    }
+    for _ in 0..fields {
+        let (length, after) = rest.split_first_chunk()?;
+        let length = usize::try_from(i32::from_be_bytes(*length)).unwrap_or(0);
+        rest = after.get(length..)?;
+    }
+    Some(Row::Long(bytes.len() - rest.len()))
+}
+
+/// The connection ended within the rows, or sent something else.
+fn broken_off() -> StoreError {
+    StoreError::Database(sqlx::Error::Protocol("COPY sent no rows".into()))
+}
+
+/// The fields of a row.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn of(row: &'a [u8], count: i16) -> Result<Self, StoreError> {
+        match row.split_first_chunk() {
+            Some((fields, rest)) if i16::from_be_bytes(*fields) == count => Ok(Self(rest)),
+            _ => Err(broken_off()),
+        }
+    }
+
+    /// The next field; `None` for null.
+    fn next(&mut self) -> Result<Option<&'a [u8]>, StoreError> {
+        let (length, rest) = self.0.split_first_chunk().ok_or_else(broken_off)?;
+        let Ok(length) = usize::try_from(i32::from_be_bytes(*length)) else {
+            self.0 = rest;
+            return Ok(None);
+        };
+        let (field, rest) = rest.split_at_checked(length).ok_or_else(broken_off)?;
+        self.0 = rest;
+        Ok(Some(field))
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8], StoreError> {
+        self.next()?.ok_or_else(broken_off)
+    }
+
+    fn text(&mut self) -> Result<&'a str, StoreError> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| broken_off())
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<Option<[u8; N]>, StoreError> {
+        let field = self.next()?;
+        field
+            .map(|field| field.try_into().map_err(|_| broken_off()))
+            .transpose()
+    }
+
+    fn long(&mut self) -> Result<Option<i64>, StoreError> {
+        Ok(self.array()?.map(i64::from_be_bytes))
+    }
+
+    fn micros(&mut self) -> Result<i64, StoreError> {
+        let micros = self.long()?.ok_or_else(broken_off)?;
+        Ok(micros.saturating_add(EPOCH))
+    }
+}
+
+impl<'a> FrameRow<'a> {
+    /// Takes a row of [`Reader::frames`] apart.
+    ///
+    /// # Errors
+    /// It is none.
+    pub(crate) fn read(row: &'a [u8]) -> Result<Self, StoreError> {
+        let mut fields = Fields::of(row, 7)?;
+        Ok(Self {
+            seq: fields.long()?.ok_or_else(broken_off)?,
+            at: fields.micros()?,
+            answers: fields.long()?,
+            turn: fields.array()?.map(i32::from_be_bytes),
+            kind: fields.text()?,
+            key: fields.text()?,
+            bytes: fields.bytes()?,
+        })
+    }
+}
+
+impl EntryRow {
+    /// Takes a row of [`Reader::entries`] apart.
+    ///
+    /// # Errors
+    /// It is none.
+    pub(crate) fn read(row: &Bytes) -> Result<Self, StoreError> {
+        let mut fields = Fields::of(row, 6)?;
+        Ok(Self {
+            index: fields.long()?.ok_or_else(broken_off)?,
+            name: fields.text()?.to_owned(),
+            run: fields
+                .array()?
+                .map(|bytes| RunId::from_bits(u128::from_be_bytes(bytes))),
+            at: fields.micros()?,
+            leaf: row.slice_ref(fields.bytes()?),
+            bytes: row.slice_ref(fields.bytes()?),
+        })
+    }
+}
+
+impl NodeRow {
+    /// Takes a row of [`Reader::nodes`] apart.
+    ///
+    /// # Errors
+    /// It is none.
+    pub(crate) fn read(row: &Bytes) -> Result<Self, StoreError> {
+        let mut fields = Fields::of(row, 3)?;
+        Ok(Self {
+            level: fields
+                .array()?
+                .map(i16::from_be_bytes)
+                .ok_or_else(broken_off)?,
+            index: fields.long()?.ok_or_else(broken_off)?,
+            hash: row.slice_ref(fields.bytes()?),
+        })
+    }
+}
+
+/// Takes a row of [`Reader::checkpoints`] apart: size and note.
+///
+/// # Errors
+/// It is none.
+pub(crate) fn checkpoint_row(row: &[u8]) -> Result<(i64, &str), StoreError> {
+    let mut fields = Fields::of(row, 2)?;
+    Ok((fields.long()?.ok_or_else(broken_off)?, fields.text()?))
+}
