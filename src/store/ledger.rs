@@ -281,19 +281,17 @@ pub(crate) async fn about(
     rows.iter().map(read_entry).collect()
 }
 
-/// The entries of a name about a run, by index.
-pub(crate) async fn named(
+/// The erasures of a run, by index.
+pub(crate) async fn erasures(
     tx: &mut Tx,
     tenant: &TenantId,
     run: &RunId,
-    name: &'static str,
 ) -> Result<Vec<(u64, Vec<u8>)>, StoreError> {
     let rows = sqlx::query(
-        "select idx, bytes from ledger_entries where tenant = $1 and run = $2 and name = $3 order by idx",
+        "select idx, bytes from ledger_entries where tenant = $1 and run = $2 and name = 'erasure' order by idx",
     )
     .bind(tenant.as_str())
     .bind(Uuid::from(run))
-    .bind(name)
     .fetch_all(&mut **tx)
     .await?;
     rows.iter().map(read_entry).collect()
