@@ -188,6 +188,15 @@ pub fn is_name(text: &str, most: usize) -> bool {
         && json::to_canonical(&text).is_ok()
 }
 
+/// Whether a text is a code, as purposes and matters have to be: they stand on the ledger for ever, where free text could
+/// name anybody. 1 to 64 letters, digits, dots, underscores and hyphens of ASCII, the first a letter or a digit.
+pub fn is_code(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    (1..=64).contains(&text.len())
+        && text.bytes().all(fits)
+        && text.starts_with(|first: char| first.is_ascii_alphanumeric())
+}
+
 const PREFIX: &str = "onr_";
 const ID_CHARS: usize = 12;
 const SECRET_CHARS: usize = 50;

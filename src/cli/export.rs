@@ -17,7 +17,8 @@ pub struct ExportArgs {
     /// turn-N.turn-proof.json]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Why; stands on the ledger and in the signed export statement. Needed unless all payloads are left out
+    /// Why, as a code such as a ticket's number; stands on the ledger and in the signed export
+    /// statement. Needed unless all payloads are left out
     #[arg(long, required_unless_present = "no_payloads")]
     pub purpose: Option<String>,
     /// Leave all payloads out; the rest still verifies

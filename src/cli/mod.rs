@@ -21,6 +21,7 @@ pub mod man;
 pub mod migrate;
 pub mod monitor;
 pub mod payload;
+pub mod people;
 pub mod prove;
 pub mod redaction;
 pub mod report;
@@ -127,6 +128,8 @@ enum Command {
     Commit(commit::CommitArgs),
     /// Make, list and revoke API tokens
     Token(WithServer<token::TokenArgs>),
+    /// Whom the pseudonyms in the ledger stand for
+    People(WithServer<people::PeopleArgs>),
     /// List the keys that sign for the tenant, and rotate its seal key
     SigningKeys(WithServer<signing_keys::SigningKeysArgs>),
     /// The tenant's rules of redaction, and what rules would do
@@ -289,6 +292,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Token(args) => {
             let (args, client) = args.client()?;
             token::run(args, client).await?;
+        }
+        Command::People(args) => {
+            let (args, client) = args.client()?;
+            people::run(args, client).await?;
         }
         Command::SigningKeys(args) => {
             let (args, client) = args.client()?;

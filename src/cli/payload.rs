@@ -18,7 +18,7 @@ pub struct PayloadArgs {
     /// The payload: its commitment, or SEQ/NAME for that of a frame
     #[arg(value_name = "COMMIT|SEQ/NAME")]
     which: Which,
-    /// Why; stands on the ledger, with who reads it
+    /// Why, as a code such as a ticket's number; stands on the ledger, with who reads it
     #[arg(long)]
     purpose: String,
     /// File to write [default: standard output]

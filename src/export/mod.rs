@@ -34,6 +34,7 @@ use crate::vault::{PublicKey, RunKeys, SealKey, TenantKeys, VaultError};
 use bytes::Bytes;
 use onrecord_core::bundle::{LedgerLine, Member};
 use onrecord_core::digest::Hash;
+use onrecord_core::frame::Actor;
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::json;
 use onrecord_core::note::{Checkpoint, Note, TlogProof, VerifierKey};
@@ -88,7 +89,7 @@ pub enum ExportError {
 /// What an export is for and what it holds.
 #[derive(Clone, Debug)]
 pub struct ExportRequest {
-    /// Why, as the signed export statement says; 1 to 500 characters.
+    /// Why, as the signed export statement says: a code.
     pub purpose: String,
     /// Whether it is on the ledger, as all are that disclose a payload to somebody.
     pub on_ledger: bool,
@@ -150,7 +151,8 @@ impl Recorder {
 /// Everything that a bundle is written from.
 struct Source {
     store: Store,
-    caller: Caller,
+    /// Who exports, as the export statement names them.
+    by: Actor,
     keys: Arc<TenantKeys>,
     run_keys: RunKeys,
     row: RunRow,
@@ -182,6 +184,7 @@ impl Source {
         request: &ExportRequest,
     ) -> Result<Self, RecordError> {
         let keys = recorder.keys(&caller.tenant).await?;
+        let by = recorder.stated_reader(caller).await?;
         let mut tx = recorder.store.snapshot(&caller.tenant).await?;
         let row = store::runs::find(&mut tx, run)
             .await?
@@ -209,7 +212,7 @@ impl Source {
         let frames = frames::pages(&recorder.store, &row).await?;
         Ok(Self {
             store: recorder.store.clone(),
-            caller: caller.clone(),
+            by,
             keys,
             run_keys,
             row,
@@ -313,7 +316,7 @@ impl Source {
         let at = self.store.now().await?;
         let export = Export {
             at,
-            by: self.caller.reader(),
+            by: self.by.clone(),
             payloads,
             purpose: self.request.purpose.clone(),
             run: self.row.run.clone(),

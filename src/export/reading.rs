@@ -1,10 +1,12 @@
 //! Payloads read one by one, and the entry in the ledger that every reading has before its first byte leaves.
 
 use crate::access::{Caller, READERS};
+use crate::ledger::people::stand_in;
 use crate::ledger::{self, Erasures};
 use crate::record::{RecordError, Recorder, commit, offload};
+use crate::store::payloads::StoredPayload;
 use crate::store::{self, Tx};
-use crate::vault::{TenantKeys, Vault};
+use crate::vault::{RunKeys, VaultError};
 use onrecord_core::digest::Hash;
 use onrecord_core::frame::{Frame, PayloadRef};
 use onrecord_core::id::RunId;
@@ -57,6 +59,14 @@ impl Recorder {
         hash: Hash,
         purpose: &str,
     ) -> Result<ReadPayload, RecordError> {
+        let access = access(caller, run, purpose, Some(vec![hash]));
+        // As a rule nothing is erased at this moment, and the payload is opened before the tenant's lock is asked for.
+        if let Some((read, ledger_size)) = self.open_unlocked(caller, run, hash).await? {
+            let entered = self.enter_access(&caller.tenant, access.clone(), Some(ledger_size));
+            if let Some(index) = entered.await? {
+                return Ok(ReadPayload { index, ..read });
+            }
+        }
         let keys = self.keys(&caller.tenant).await?;
         let mut tx = self.store.begin(&caller.tenant).await?;
         // Under the lock that erasures take too: whatever the ledger says was erased before, was not read after.
@@ -65,41 +75,42 @@ impl Recorder {
         if run_keys.is_empty() {
             return Err(RecordError::NoRun(run.clone()));
         }
-        let stored = store::payloads::one(&mut tx, run, &hash).await?;
         let erasures = Erasures::of(&mut tx, &caller.tenant, run).await?;
-        let covering =
-            |seq, tier: i16| erasures.covering(seq, u8::try_from(tier).unwrap_or(u8::MAX), &hash);
-        let stored = match stored {
-            Some(stored)
-                if !stored.key.kept && covering(stored.key.seq, stored.key.tier).is_none() =>
-            {
-                stored
-            }
-            _ => return Err(absent(&mut tx, &erasures, run, hash).await?),
+        let Some(stored) = stored(&mut tx, &erasures, run, hash).await? else {
+            return Err(absent(&mut tx, &erasures, run, hash).await?);
         };
-        let opened = offload(stored.ciphertext.len(), || {
-            run_keys.open(
-                stored.key.tier,
-                stored.key.key_version,
-                &stored.media,
-                &hash,
-                &stored.key.wrapped_dek,
-                &stored.ciphertext,
-            )
+        let read = open(&run_keys, stored)
+            .map_err(|_| store::contradiction("payloads", "ciphertext", hash))?;
+        let access = Predicate::Access(Access {
+            at: ledger::next_time(&tenant)?,
+            by: stand_in(&mut tx, &caller.tenant, &access.by).await?,
+            ..access
         });
-        let opened = opened.map_err(|_| store::contradiction("payloads", "ciphertext", hash))?;
-        let access = access(caller, run, purpose, Some(vec![hash]));
-        let index = append(&mut tx, &mut tenant, (&self.vault, &keys), access).await?;
+        let keys = (&*self.vault, &*keys);
+        let entry = ledger::enter(&mut tx, &mut tenant, keys, &access, None).await?;
         // A crash before this line leaves no entry, and nobody who has read; after it an entry of a reading that was
         // perhaps not received.
         commit(tx).await?;
-        Ok(ReadPayload {
-            bytes: opened.plaintext,
-            media: stored.media,
-            salt: opened.salt,
-            seq: stored.key.seq,
-            index,
-        })
+        let index = entry.index;
+        Ok(ReadPayload { index, ..read })
+    }
+
+    /// Opens a payload as it is at this moment, with the size that the ledger has; what is to be given out needs an entry
+    /// behind it. `None` where that did not do, for whatever reason: under the tenant's lock it is found out.
+    async fn open_unlocked(
+        &self,
+        caller: &Caller,
+        run: &RunId,
+        hash: Hash,
+    ) -> Result<Option<(ReadPayload, u64)>, RecordError> {
+        let run_keys = self.read_run_keys(&caller.tenant, run).await?;
+        let mut tx = self.store.snapshot(&caller.tenant).await?;
+        let ledger_size = store::tenants::ledger_size(&mut tx, &caller.tenant).await?;
+        let erasures = Erasures::of(&mut tx, &caller.tenant, run).await?;
+        let stored = stored(&mut tx, &erasures, run, hash).await?;
+        tx.commit().await.map_err(store::StoreError::from)?;
+        let read = stored.and_then(|stored| open(&run_keys, stored).ok());
+        Ok(read.map(|read| (read, ledger_size)))
     }
 
     /// Writes into the ledger that payloads of a run are about to be read: those that are named, or those of the run.
@@ -109,22 +120,54 @@ impl Recorder {
         run: &RunId,
         purpose: &str,
         commits: Option<Vec<Hash>>,
-    ) -> Result<u64, RecordError> {
-        let keys = self.keys(&caller.tenant).await?;
-        let mut tx = self.store.begin(&caller.tenant).await?;
-        let mut tenant = store::tenants::lock(&mut tx, &caller.tenant).await?;
-        if store::runs::sizes(&mut tx, std::slice::from_ref(run))
-            .await?
-            .is_empty()
-        {
+    ) -> Result<(), RecordError> {
+        let mut tx = self.store.snapshot(&caller.tenant).await?;
+        let found = store::runs::sizes(&mut tx, std::slice::from_ref(run)).await?;
+        tx.commit().await.map_err(store::StoreError::from)?;
+        if found.is_empty() {
             return Err(RecordError::NoRun(run.clone()));
         }
         let commits = commits.filter(|commits| commits.len() <= LISTED);
         let access = access(caller, run, purpose, commits);
-        let index = append(&mut tx, &mut tenant, (&self.vault, &keys), access).await?;
-        commit(tx).await?;
-        Ok(index)
+        self.enter_access(&caller.tenant, access, None).await?;
+        Ok(())
     }
+}
+
+/// A payload as it is stored, if it is there to be read.
+async fn stored(
+    tx: &mut Tx,
+    erasures: &Erasures,
+    run: &RunId,
+    commit: Hash,
+) -> Result<Option<StoredPayload>, RecordError> {
+    let stored = store::payloads::one(tx, run, &commit).await?;
+    Ok(stored.filter(|StoredPayload { key, .. }| {
+        let tier = u8::try_from(key.tier).unwrap_or(u8::MAX);
+        !key.kept && erasures.covering(key.seq, tier, &commit).is_none()
+    }))
+}
+
+/// Opens it; where it is in the ledger is not known yet.
+fn open(run_keys: &RunKeys, stored: StoredPayload) -> Result<ReadPayload, VaultError> {
+    let key = &stored.key;
+    let opened = offload(stored.ciphertext.len(), || {
+        run_keys.open(
+            key.tier,
+            key.key_version,
+            &stored.media,
+            &key.commit,
+            &key.wrapped_dek,
+            &stored.ciphertext,
+        )
+    })?;
+    Ok(ReadPayload {
+        bytes: opened.plaintext,
+        seq: key.seq,
+        media: stored.media,
+        salt: opened.salt,
+        index: 0,
+    })
 }
 
 fn access(caller: &Caller, run: &RunId, purpose: &str, commits: Option<Vec<Hash>>) -> Access {
@@ -140,21 +183,6 @@ fn access(caller: &Caller, run: &RunId, purpose: &str, commits: Option<Vec<Hash>
             .map(|role| role.as_str().to_owned()),
         run: run.clone(),
     }
-}
-
-async fn append(
-    tx: &mut Tx,
-    tenant: &mut store::tenants::LockedTenant,
-    keys: (&Vault, &TenantKeys),
-    access: Access,
-) -> Result<u64, RecordError> {
-    let access = Access {
-        at: ledger::next_time(tenant)?,
-        ..access
-    };
-    let access = Predicate::Access(access);
-    let entry = ledger::enter(tx, tenant, keys, &access, None).await?;
-    Ok(entry.index)
 }
 
 /// Why a payload is not there to be read.

@@ -4,7 +4,7 @@ use super::App;
 use super::encoding::EncodingHeader;
 use super::problem::Problem;
 use super::request::{Authenticated, NumberPath};
-use crate::access::{Role, is_name};
+use crate::access::{Role, is_code};
 use crate::retention::hold::Hold;
 use axum::body::Body;
 use axum::extract::{Query, State};
@@ -16,8 +16,6 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 const BODY_BYTES: usize = 16_384;
-/// Characters of a matter.
-const MATTER_CHARS: usize = 200;
 const EXPECTED: &str = "{\"matter\": \"…\", \"run\": RUN} or {\"matter\": \"…\", \"tenant\": true}";
 
 /// A hold to set: over a run, or over the whole tenant.
@@ -25,7 +23,11 @@ const EXPECTED: &str = "{\"matter\": \"…\", \"run\": RUN} or {\"matter\": \"�
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewHoldRequest {
     /// What it is for, as a code: it stands on the ledger.
-    #[schema(min_length = 1, max_length = 200)]
+    #[schema(
+        min_length = 1,
+        max_length = 64,
+        pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+    )]
     matter: String,
     /// The run.
     #[serde(default)]
@@ -120,11 +122,8 @@ pub(crate) async fn set_hold(
     if request.run.is_some() == request.tenant {
         return Err(Problem::parameter("the body", EXPECTED));
     }
-    if !is_name(&request.matter, MATTER_CHARS) {
-        return Err(Problem::parameter(
-            "matter",
-            "1 to 200 characters, none of them a control character or a noncharacter",
-        ));
+    if !is_code(&request.matter) {
+        return Err(Problem::code_expected("matter"));
     }
     let (hold, created) = app
         .recorder

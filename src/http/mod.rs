@@ -17,6 +17,7 @@ mod ledger;
 mod list_runs;
 mod log;
 mod open_run;
+mod people;
 mod presentation;
 pub mod problem;
 mod read_frames;
@@ -162,6 +163,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(tokens::create_token, tokens::list_tokens))
         .routes(routes!(tokens::read_token, tokens::revoke_token))
         .routes(routes!(tenants::create_tenant))
+        .routes(routes!(people::list_people))
+        .routes(routes!(people::read_person, people::forget_person))
         .routes(routes!(rotations::rotate, rotations::read_rotations))
         .routes(routes!(rotations::rotate_run))
         .routes(routes!(presentation::present_payload))

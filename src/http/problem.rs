@@ -224,6 +224,19 @@ impl Problem {
         }
     }
 
+    /// A code is expected: what stands on the ledger is for ever.
+    pub fn code_expected(name: &str) -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "code_expected",
+            "A code is expected",
+            format!(
+                "{name}: a code of 1 to 64 letters, digits, dots, underscores and hyphens that begins with a letter or a digit"
+            ),
+            "It stands on the ledger for ever, so that no free text is taken: name the ticket, the case or the purpose by a code, and keep elsewhere what it means.",
+        )
+    }
+
     /// Payloads are asked for without a reason.
     pub fn purpose_required() -> Self {
         Self::new(
@@ -554,6 +567,7 @@ impl From<RecordError> for Problem {
                 "Nobody can bring it back; the run's evidence verifies without it.",
             ),
             RecordError::NoTurn { .. } => missing("turn_not_found", "No such turn"),
+            RecordError::NoPerson(_) => missing("person_not_found", "No such person"),
             RecordError::NoLog(_) => Self::new(
                 StatusCode::NOT_FOUND,
                 "ledger_not_found",

@@ -13,7 +13,7 @@ use utoipa::IntoParams;
 /// Why.
 #[derive(Deserialize, IntoParams)]
 pub(crate) struct PurposeQuery {
-    /// Why, if the header `Purpose` does not say so: 1 to 500 characters.
+    /// Why, as a code, if the header `Purpose` does not say so: 1 to 64 letters, digits, `.`, `_` and `-`.
     purpose: Option<String>,
 }
 

@@ -3,7 +3,7 @@
 use super::App;
 use super::problem::Problem;
 use super::signature;
-use crate::access::{AccessError, Caller, READERS, is_name};
+use crate::access::{AccessError, Caller, READERS, is_code};
 use crate::export::{ExportRequest, Withhold};
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
@@ -227,10 +227,7 @@ pub(crate) fn purpose(
         (header, query) => header.or(query),
     };
     match stated {
-        Some(purpose) if !is_name(&purpose, PURPOSE_CHARS) => Err(Problem::parameter(
-            "purpose",
-            "1 to 500 characters of UTF-8, none of them a control character or a noncharacter",
-        )),
+        Some(purpose) if !is_code(&purpose) => Err(Problem::code_expected("purpose")),
         stated => Ok(stated),
     }
 }
@@ -240,7 +237,7 @@ pub(crate) fn purpose(
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "it describes a header that is read by name")]
 pub(crate) struct PurposeHeader {
-    /// Why payloads are read, 1 to 500 characters; stands on the ledger.
+    /// Why payloads are read, as a code of 1 to 64 letters, digits, `.`, `_` and `-`; stands on the ledger.
     #[param(rename = "Purpose", required = false)]
     purpose: String,
 }
@@ -248,7 +245,7 @@ pub(crate) struct PurposeHeader {
 /// What is asked for of a run's payloads, by whom and why.
 #[derive(Deserialize, IntoParams)]
 pub(crate) struct Disclosing {
-    /// Why, if the header `Purpose` does not say so: 1 to 500 characters. Needed where payloads are disclosed.
+    /// Why, as a code, if the header `Purpose` does not say so. Needed where payloads are disclosed.
     purpose: Option<String>,
     /// `all` (the default) discloses payloads, `none` withholds them.
     payloads: Option<String>,
@@ -293,9 +290,6 @@ impl Disclosing {
         })
     }
 }
-
-/// Characters of a purpose.
-const PURPOSE_CHARS: usize = 500;
 
 /// Whether a request says that its body has this media type.
 pub(crate) fn has_media(headers: &HeaderMap, media: &str) -> bool {

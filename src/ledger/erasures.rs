@@ -24,7 +24,7 @@ impl Erasures {
         run: &RunId,
     ) -> Result<Self, LedgerError> {
         let mut erasures = Self::default();
-        for (index, bytes) in store::ledger::named(tx, tenant, run, "erasure").await? {
+        for (index, bytes) in store::ledger::erasures(tx, tenant, run).await? {
             let wrong = || store::contradiction("ledger_entries", "bytes", index);
             let signed = Signed::parse(&bytes).map_err(|_| wrong())?;
             let Ok(Some(Predicate::Erasure(erasure))) = signed.predicate() else {

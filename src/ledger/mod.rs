@@ -5,19 +5,23 @@
 
 mod erasures;
 pub(crate) mod log;
+pub(crate) mod people;
 
+pub(crate) use crate::store::ledger::Appended;
 pub(crate) use erasures::Erasures;
 
 use crate::store::ledger::NewEntry;
 use crate::store::tenants::LockedTenant;
 use crate::store::{self, StoreError, Tx};
-use crate::vault::{TenantKeys, Vault, VaultError};
+use crate::vault::{SealKey, TenantKeys, Vault, VaultError};
 use onrecord_core::digest::{Hash, leaf_hash};
 use onrecord_core::id::TenantId;
 use onrecord_core::merkle;
 use onrecord_core::note::{Checkpoint, TlogProof};
 use onrecord_core::statement::Predicate;
 use onrecord_core::timestamp::Timestamp;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// What can go wrong in the ledger.
 #[derive(Debug, thiserror::Error)]
@@ -63,59 +67,82 @@ pub(crate) fn next_time(tenant: &LockedTenant) -> Result<Timestamp, LedgerError>
     later(tenant.now, tenant.ledger_at).map_err(|behind_ms| LedgerError::ClockBehind { behind_ms })
 }
 
-/// An entry that was appended.
-pub(crate) struct Appended {
-    pub(crate) index: u64,
-    pub(crate) leaf: Hash,
-    pub(crate) bytes: Vec<u8>,
+/// What is to be stated, and its subject where the format does not fix it.
+pub(crate) type Statement<'a> = (&'a Predicate, Option<(&'a str, Hash)>);
+
+/// Statements that are signed and have their places, and are to be written together: in one statement of the database,
+/// however many they are. Where something fails in between, the transaction is to be given up.
+pub(crate) struct Unwritten {
+    key: Arc<SealKey>,
+    entries: Vec<(NewEntry, Appended)>,
+    nodes: Vec<(u8, u64, Hash)>,
 }
 
-/// What is to be stated: a predicate, and its subject where the format does not fix it.
-pub(crate) struct Statement<'a> {
-    pub(crate) predicate: &'a Predicate,
-    pub(crate) subject: Option<(&'a str, Hash)>,
+impl Unwritten {
+    /// None yet; they are signed with the seal key in force.
+    pub(crate) async fn begin(tenant: &LockedTenant, vault: &Vault) -> Result<Self, LedgerError> {
+        Ok(Self {
+            key: vault.seal_key(&tenant.tenant, &tenant.seal_key).await?,
+            entries: Vec::new(),
+            nodes: Vec::new(),
+        })
+    }
+
+    /// Signs a statement, with its subject where the format does not fix it, and gives it the next place. It is not
+    /// earlier than the one before it: see [`next_time`].
+    pub(crate) fn push(
+        &mut self,
+        tenant: &mut LockedTenant,
+        predicate: &Predicate,
+        subject: Option<(&str, Hash)>,
+    ) -> Result<&Appended, LedgerError> {
+        if tenant.rewound {
+            return Err(LedgerError::Rewound);
+        }
+        let bytes = self.key.sign(&tenant.tenant, predicate, subject)?;
+        let leaf = leaf_hash(&bytes);
+        let index = tenant.ledger.size();
+        let nodes = &mut self.nodes;
+        tenant
+            .ledger
+            .push_with(leaf, |level, index, hash| nodes.push((level, index, hash)));
+        tenant.ledger_at = Some(predicate.at());
+        let entry = NewEntry {
+            name: predicate.name(),
+            run: predicate.run().cloned(),
+            at: predicate.at(),
+        };
+        self.entries.push((entry, Appended { index, leaf, bytes }));
+        let (_, appended) = &self.entries[self.entries.len() - 1];
+        Ok(appended)
+    }
+
+    /// Writes them. The checkpoint is still to be written, once for all of them.
+    pub(crate) async fn write(
+        self,
+        tx: &mut Tx,
+        tenant: &LockedTenant,
+    ) -> Result<Vec<Appended>, LedgerError> {
+        if !self.entries.is_empty() {
+            store::ledger::write(tx, tenant, &self.entries, &self.nodes).await?;
+        }
+        Ok(self.entries.into_iter().map(|(_, entry)| entry).collect())
+    }
 }
 
-/// Signs statements with the seal key in force and appends them in their order, in one statement of the database however
-/// many they are. None is earlier than the one before it: see [`next_time`]. The checkpoint is still to be written, once
-/// for all of them. After an error the transaction is to be given up.
+/// Signs statements with the seal key in force and appends them in their order, each with its subject where the format does
+/// not fix it. None is earlier than the one before it. The checkpoint is still to be written, once for all of them.
 pub(crate) async fn append_many(
     tx: &mut Tx,
     tenant: &mut LockedTenant,
     vault: &Vault,
     statements: &[Statement<'_>],
 ) -> Result<Vec<Appended>, LedgerError> {
-    if statements.is_empty() {
-        return Ok(Vec::new());
+    let mut unwritten = Unwritten::begin(tenant, vault).await?;
+    for (predicate, subject) in statements {
+        unwritten.push(tenant, predicate, *subject)?;
     }
-    if tenant.rewound {
-        return Err(LedgerError::Rewound);
-    }
-    let key = vault.seal_key(&tenant.tenant, &tenant.seal_key).await?;
-    let (mut appended, mut nodes) = (Vec::with_capacity(statements.len()), Vec::new());
-    for Statement { predicate, subject } in statements {
-        let bytes = key.sign(&tenant.tenant, predicate, *subject)?;
-        let leaf = leaf_hash(&bytes);
-        let index = tenant.ledger.size();
-        tenant
-            .ledger
-            .push_with(leaf, |level, index, hash| nodes.push((level, index, hash)));
-        tenant.ledger_at = Some(predicate.at());
-        appended.push(Appended { index, leaf, bytes });
-    }
-    let entries = statements.iter().zip(&appended);
-    let entries: Vec<NewEntry<'_>> = entries
-        .map(|(Statement { predicate, .. }, entry)| NewEntry {
-            index: entry.index,
-            name: predicate.name(),
-            run: predicate.run(),
-            at: predicate.at(),
-            leaf: entry.leaf,
-            bytes: &entry.bytes,
-        })
-        .collect();
-    store::ledger::write(tx, tenant, &entries, &nodes).await?;
-    Ok(appended)
+    unwritten.write(tx, tenant).await
 }
 
 /// Signs one statement and appends it. The checkpoint is still to be written.
@@ -126,8 +153,7 @@ pub(crate) async fn append(
     predicate: &Predicate,
     subject: Option<(&str, Hash)>,
 ) -> Result<Appended, LedgerError> {
-    let statement = Statement { predicate, subject };
-    let mut appended = append_many(tx, tenant, vault, &[statement]).await?;
+    let mut appended = append_many(tx, tenant, vault, &[(predicate, subject)]).await?;
     let none = || store::contradiction("ledger_entries", "idx", &tenant.tenant);
     Ok(appended.pop().ok_or_else(none)?)
 }
@@ -192,21 +218,39 @@ pub(crate) async fn proof(
     tx: &mut Tx,
     tenant: &TenantId,
     index: u64,
-    (size, note): (u64, &str),
+    note: (u64, &str),
 ) -> Result<String, LedgerError> {
-    let wanted = merkle::inclusion_nodes(index, size);
-    let nodes = store::ledger::nodes(tx, tenant, &wanted).await?;
-    let path = merkle::inclusion_path(index, size, |level, index| {
-        nodes.get(&(level, index)).copied().ok_or_else(|| {
-            store::contradiction("ledger_nodes", "hash", format!("{tenant}/{level}/{index}"))
-        })
-    })?;
-    Ok(TlogProof {
-        index,
-        path,
-        checkpoint: note.to_owned(),
-    }
-    .to_string())
+    let mut proofs = proofs(tx, tenant, &[index], note).await?;
+    Ok(proofs.pop().unwrap_or_default())
+}
+
+/// The proofs of entries in the tree of a checkpoint, in one query.
+pub(crate) async fn proofs(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    indexes: &[u64],
+    (size, note): (u64, &str),
+) -> Result<Vec<String>, LedgerError> {
+    let wanted = indexes
+        .iter()
+        .flat_map(|index| merkle::inclusion_nodes(*index, size));
+    // Neighbours share most of their paths.
+    let wanted: BTreeSet<(u8, u64)> = wanted.collect();
+    let nodes = store::ledger::nodes(tx, tenant, &Vec::from_iter(wanted)).await?;
+    let proof = |index: u64| {
+        let path = merkle::inclusion_path(index, size, |level, index| {
+            nodes.get(&(level, index)).copied().ok_or_else(|| {
+                store::contradiction("ledger_nodes", "hash", format!("{tenant}/{level}/{index}"))
+            })
+        })?;
+        let proof = TlogProof {
+            index,
+            path,
+            checkpoint: note.to_owned(),
+        };
+        Ok(proof.to_string())
+    };
+    indexes.iter().copied().map(proof).collect()
 }
 
 #[cfg(test)]

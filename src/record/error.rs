@@ -80,6 +80,9 @@ pub enum RecordError {
     /// No such hold in the tenant.
     #[error("there is no hold {0}")]
     NoHold(u64),
+    /// Nobody has such a pseudonym.
+    #[error("{0} stands for nobody, or for somebody who is forgotten")]
+    NoPerson(String),
     /// No such ledger.
     #[error("there is no ledger {0}")]
     NoLog(String),

@@ -13,8 +13,10 @@ mod group;
 mod head;
 mod head_cache;
 pub mod intake;
+mod joint;
 pub mod open;
 pub mod own;
+mod people;
 mod place;
 mod prepare;
 pub mod present;
@@ -37,6 +39,7 @@ pub use error::RecordError;
 pub(crate) use error::commit;
 pub(crate) use head::sign as sign_head;
 pub(crate) use open::state_of;
+pub(crate) use people::PersonRow;
 pub(crate) use prepare::offload;
 pub(crate) use rotate::Rotations;
 pub(crate) use signing_keys::{NewAgentKey, SigningKeyRow, SigningKeys};
@@ -76,6 +79,7 @@ pub struct Shared {
     rotating: Mutex<BTreeSet<TenantId>>,
     followed: follow::Followed,
     sequencer: Sequencer,
+    joint: joint::Joint,
     tokens: Tokens,
     agents: Agents,
     run_keys: Mutex<OpenKeys>,
@@ -120,6 +124,7 @@ impl Recorder {
         let followed = follow::Followed::default();
         Self(Arc::new(Shared {
             sequencer: Sequencer::start(&store, &followed, limits),
+            joint: joint::Joint::default(),
             tokens: Tokens::new(store.clone()),
             agents: Agents::new(store.clone()),
             store,

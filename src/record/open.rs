@@ -2,13 +2,13 @@
 
 use super::append::Appended;
 use super::intake::{FrameRequest, LinkRequest};
-use super::place::{STORE_ID, place, receipt, retried};
+use super::place::{STORE_ID, place, retried};
 use super::prepare::{Prepared, Sameness, fingerprint, redact};
 use super::{RecordError, Recorder, commit, signed};
 use crate::access::{self, Caller, NewToken, TokenRequest};
 use crate::ledger;
 use crate::store;
-use crate::store::append::RunWrite;
+use crate::store::frames::NewFrame;
 use crate::store::signing_keys::Holder;
 use crate::vault;
 use onrecord_core::chain::Chain;
@@ -17,9 +17,8 @@ use onrecord_core::frame::{Draft, Link, SUITE};
 use onrecord_core::id::{Origin, TenantId};
 use onrecord_core::json;
 use onrecord_core::limits;
-use onrecord_core::statement::{
-    FRAMES_SUBJECT, Key, KeyAction, KeyRole, Predicate, RunOpen, State,
-};
+use onrecord_core::statement::{Key, KeyAction, KeyRole, Predicate, State};
+use onrecord_core::timestamp::Timestamp;
 
 /// Members of a session's body that the store writes.
 const STORE_MEMBERS: [&str; 4] = ["ledger", "nonce", "run_no", "suite"];
@@ -91,89 +90,120 @@ impl Recorder {
         request.actor = Some(actor.clone());
         signed::check_form(&request, &actor)?;
         let sent = request.body.clone();
-        let session = SessionBody::read(&sent)?;
+        let agent = SessionBody::read(&sent)?.agent;
         let links = links_of(&request)?;
-        let keys = self.keys(&caller.tenant).await?;
         let key = request.key.clone();
         let fingerprint = fingerprint(&request);
         let rules = self.rules(&caller.tenant).await?;
         redact(rules.as_deref(), &mut request)?;
-        let mut tx = self.store.begin(&caller.tenant).await?;
-        let mut tenant = store::tenants::lock(&mut tx, &caller.tenant).await?;
-        if let Some(key) = &key
-            && let Some(run) = store::runs::opened_with(&mut tx, &caller.tenant, key).await?
+        if let Some(opened) = self
+            .opened_before(&caller.tenant, key.as_deref(), &fingerprint)
+            .await?
         {
-            let run_keys = self.read_run_keys(&caller.tenant, &run).await?;
-            let sameness = Sameness {
-                key,
-                result_key: None,
-                fingerprint: &fingerprint,
-            };
-            let retried = retried(&mut tx, &run, &run_keys, sameness).await?;
-            return retried.ok_or_else(|| store::contradiction("frames", "key", &run).into());
+            return Ok(opened);
         }
-        let at = ledger::next_time(&tenant)?;
-        let run = vault::new_run_id(u64::try_from(at.micros() / 1_000).unwrap_or(0))?;
+        // What is slow goes before the tenant's lock. A crash leaves keys that no run uses.
+        let now = self.store.now().await?;
+        let run = vault::new_run_id(u64::try_from(now.micros() / 1_000).unwrap_or(0))?;
         let run_keys = self.new_run_keys(&caller.tenant, &run).await?;
-        let run_no = tenant.next_run_no;
-        let body = session.complete(run_no, &tenant.origin)?;
         let prepared = Prepared::new(
             request,
             actor,
-            fingerprint,
+            fingerprint.clone(),
             None,
             &run_keys,
             rules.as_deref(),
         )?;
-        let empty = Chain::new(caller.tenant.clone(), run.clone());
-        let mut chain = empty.clone();
-        let draft = Draft {
-            body,
-            key: key.clone().unwrap_or_else(|| format!("{STORE_ID}/session")),
-            ..prepared.draft(&links)
+        let opening = Opening {
+            empty: Chain::new(caller.tenant.clone(), run),
+            began: now,
+            sent,
+            key: key.clone(),
+            agent,
+            links,
+            prepared,
         };
-        let frame = place(&mut chain, &draft, at, Some(prepared.mac))?;
-        let receipt = receipt(&chain, &frame);
+        match self.join(&caller.tenant, opening).await? {
+            Some((receipt, chain)) => {
+                self.sequencer.remember(chain);
+                Ok(Appended::new(receipt, None))
+            }
+            // Somebody was faster with the same key.
+            None => {
+                let opened = self
+                    .opened_before(&caller.tenant, key.as_deref(), &fingerprint)
+                    .await?;
+                opened
+                    .ok_or_else(|| store::contradiction("runs", "open_key", &caller.tenant).into())
+            }
+        }
+    }
 
-        let open = RunOpen {
-            at,
-            run_no,
-            state: state_of(&chain),
+    /// The run that a key opened before, if the request is the same.
+    async fn opened_before(
+        &self,
+        tenant: &TenantId,
+        key: Option<&str>,
+        fingerprint: &[u8],
+    ) -> Result<Option<Appended>, RecordError> {
+        let Some(key) = key else { return Ok(None) };
+        let mut tx = self.store.snapshot(tenant).await?;
+        let found = store::runs::opened_with(&mut tx, tenant, &[key]).await?;
+        let Some(run) = found.get(key) else {
+            tx.commit().await.map_err(store::StoreError::from)?;
+            return Ok(None);
         };
-        let entry = ledger::append(
-            &mut tx,
-            &mut tenant,
-            &self.vault,
-            &Predicate::RunOpen(open),
-            Some((FRAMES_SUBJECT, chain.file_digest())),
-        )
-        .await?;
-        ledger::checkpoint(&mut tx, &tenant, &keys).await?;
-        store::tenants::take_run_no(&mut tx, &caller.tenant).await?;
-        let new = store::runs::NewRun {
-            chain: &empty,
-            opened_at: at,
-            run_no,
-            open_key: key.as_deref(),
-            agent: session.agent.as_deref(),
-            open_index: entry.index,
+        let run_keys = self.read_run_keys(tenant, run).await?;
+        let sameness = Sameness {
+            key,
+            result_key: None,
+            fingerprint,
         };
-        store::runs::insert(&mut tx, &new).await?;
-        let payloads: Vec<_> = prepared.rows(0).collect();
-        let write = RunWrite {
-            before: (0, empty.head()),
-            chain: &chain,
-            frames: &[frame],
-            payloads: &payloads,
-            nodes: &[],
-            key_version: None,
+        let retried = retried(&mut tx, run, &run_keys, sameness).await?;
+        tx.commit().await.map_err(store::StoreError::from)?;
+        let missing = || store::contradiction("frames", "key", run);
+        Ok(Some(retried.ok_or_else(missing)?))
+    }
+}
+
+/// A run that is to be opened: all of it but its number and its time.
+pub(super) struct Opening {
+    /// The chain of its id, without a frame.
+    pub(super) empty: Chain,
+    /// When its id was made.
+    began: Timestamp,
+    /// The body of the session frame as it was sent.
+    sent: Vec<u8>,
+    pub(super) key: Option<String>,
+    pub(super) agent: Option<String>,
+    links: Vec<Link>,
+    pub(super) prepared: Prepared,
+}
+
+impl Opening {
+    /// Frame 0 on a chain of its own, as a run of this number and time.
+    ///
+    /// # Errors
+    /// The frame is too large, or breaks a rule of its place; [`RecordError::Busy`]: it waited for so long that nobody
+    /// would find the run by its time.
+    pub(super) fn place(
+        &self,
+        run_no: u64,
+        origin: &Origin,
+        at: Timestamp,
+    ) -> Result<(Chain, NewFrame), RecordError> {
+        if at.micros() - self.began.micros() > store::runs::OPENING_MICROS {
+            return Err(RecordError::Busy);
+        }
+        let mut chain = self.empty.clone();
+        let session_key = || format!("{STORE_ID}/session");
+        let draft = Draft {
+            body: SessionBody::read(&self.sent)?.complete(run_no, origin)?,
+            key: self.key.clone().unwrap_or_else(session_key),
+            ..self.prepared.draft(&self.links)
         };
-        store::append::write_locked(&mut tx, tenant.now, write).await?;
-        // A crash before this line leaves nothing of the run; after it everything. Where the answer of the
-        // commit is lost, the writer asks again with its key and finds the run.
-        commit(tx).await?;
-        self.sequencer.remember(chain);
-        Ok(Appended::new(receipt, None))
+        let frame = place(&mut chain, &draft, at, Some(self.prepared.mac))?;
+        Ok((chain, frame))
     }
 }
 

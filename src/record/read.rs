@@ -1,5 +1,6 @@
 //! Reading: what a run is, its frames as they are, and lists.
 
+use super::joint::Reading;
 use super::{RecordError, Recorder};
 use crate::access::Caller;
 use crate::store;
@@ -8,6 +9,7 @@ use crate::store::runs::{RunFilter, RunRow};
 use onrecord_core::digest::Hash;
 use onrecord_core::frame::Kind;
 use onrecord_core::id::{RunId, TenantId};
+use onrecord_core::statement::Access;
 use onrecord_core::timestamp::Timestamp;
 use std::collections::BTreeMap;
 
@@ -136,6 +138,25 @@ impl Moment {
 }
 
 impl Recorder {
+    /// Writes into the ledger that payloads of a run were read, together with what others write at the same time, and
+    /// answers its index when it is durable. `ledger_size` is how many entries there were when they were read, if that
+    /// was without the tenant's lock: the answer is `None` where something of the run was erased since.
+    ///
+    /// # Errors
+    /// [`RecordError::Unknown`]: whether the entry is there is not known.
+    pub(crate) async fn enter_access(
+        &self,
+        tenant: &TenantId,
+        access: Access,
+        ledger_size: Option<u64>,
+    ) -> Result<Option<u64>, RecordError> {
+        let reading = Reading {
+            access,
+            ledger_size,
+        };
+        self.join(tenant, reading).await
+    }
+
     /// A run and its tool calls of unknown outcome: up to 100 of them, and their number.
     pub async fn run(
         &self,

@@ -4,6 +4,7 @@
 use super::{RecordError, Recorder, commit};
 use crate::access::Caller;
 use crate::ledger;
+use crate::ledger::people::stand_in;
 use crate::store;
 use crate::store::rewinds::{PUBLISHED, Rewind};
 use onrecord_core::digest::Hash;
@@ -169,9 +170,10 @@ impl Recorder {
                 size: one.told_size,
                 told_by: one.told_by,
             });
+            let by = stand_in(&mut tx, &caller.tenant, &caller.reader()).await?;
             let statement = statement::Rewind {
                 at: ledger::next_time(&tenant)?,
-                by: caller.reader(),
+                by,
                 published: published.collect(),
                 reason,
                 root: tenant.ledger.root(),

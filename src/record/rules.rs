@@ -4,6 +4,7 @@ use super::prepare::offload;
 use super::{RecordError, Recorder, commit};
 use crate::access::{Caller, LOOK_HOLDS};
 use crate::ledger;
+use crate::ledger::people::stand_in;
 pub(crate) use crate::redact::DOCUMENT_BYTES;
 use crate::redact::{Document, Literals, RuleError, RuleSet};
 use crate::store;
@@ -226,9 +227,10 @@ impl Recorder {
                 tx.rollback().await.map_err(store::StoreError::from)?;
                 return Ok(recorder.standing(known, false));
             }
+            let by = stand_in(&mut tx, &caller.tenant, &caller.reader()).await?;
             let policy = Policy {
                 at: ledger::next_time(&tenant)?,
-                by: caller.reader(),
+                by,
                 policy: POLICY.to_owned(),
                 version: last + 1,
             };

@@ -3,25 +3,26 @@
 use super::follow::Progress;
 use super::open::state_of;
 use super::place::{STORE_ID, close_turn, place};
-use super::settings::settings;
+use super::settings::{Settings, settings};
 use super::{RecordError, Recorder, commit};
 use crate::access::{AgentKeys, Caller};
-use crate::ledger::{self, later};
+use crate::ledger::later;
 use crate::store;
 use crate::store::Tx;
 use crate::store::anchors::{StampRow, Stamped};
-use crate::store::append::RunWrite;
+use crate::store::frames::NewFrame;
+use crate::store::run_nodes::Node;
 use crate::store::runs::{RunRow, SealedRow};
 use crate::store::tenants::LockedTenant;
-use crate::vault::{TenantKeys, Vault};
-use onrecord_core::frame::{Actor, Draft, Kind};
+use onrecord_core::chain::Chain;
+use onrecord_core::digest::Hash;
+use onrecord_core::frame::{Draft, Kind};
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::note::{Note, TlogProof};
 use onrecord_core::statement::{
-    Completeness, FRAMES_SUBJECT, LedgerPosition, PayloadCounts, Predicate, RunSeal, Signed,
+    Completeness, LedgerPosition, PayloadCounts, Predicate, RunSeal, Signed,
 };
 use onrecord_core::timestamp::Timestamp;
-use std::sync::Arc;
 
 /// A seal and its proof.
 #[derive(Clone, Debug)]
@@ -62,10 +63,19 @@ impl Recorder {
         run: &RunId,
         interrupted: bool,
     ) -> Result<Seal, RecordError> {
-        let locked = self.lock(caller, run).await?;
-        let seal = seal_locked(locked, caller, run, interrupted).await?;
-        self.tell_sealed(&caller.tenant, &seal);
-        Ok(seal)
+        let sealing = Sealing {
+            caller: caller.clone(),
+            run: run.clone(),
+            interrupted,
+            idle: None,
+        };
+        match self.join(&caller.tenant, sealing).await? {
+            Some(seal) => {
+                self.tell_sealed(&caller.tenant, &seal);
+                Ok(seal)
+            }
+            None => self.read_seal(&caller.tenant, run).await,
+        }
     }
 
     /// Tells those who follow the run.
@@ -80,43 +90,27 @@ impl Recorder {
         self.sequencer.forget(&key.1);
     }
 
-    async fn lock(&self, caller: &Caller, run: &RunId) -> Result<Locked, RecordError> {
-        let keys = self.keys(&caller.tenant).await?;
-        let mut tx = self.store.begin(&caller.tenant).await?;
-        // First the tenant, then the run, as everybody who needs both does: no two can wait for each other.
-        let tenant = store::tenants::lock(&mut tx, &caller.tenant).await?;
-        let (row, now) = store::runs::lock(&mut tx, run)
-            .await?
-            .ok_or_else(|| RecordError::NoRun(run.clone()))?;
-        Ok(Locked {
-            vault: self.vault.clone(),
-            keys,
-            tx,
-            tenant,
-            row,
-            now,
-        })
-    }
-
     /// The seal of a run.
     pub async fn seal_of(&self, caller: Caller, run: RunId) -> Result<Seal, RecordError> {
         let recorder = self.clone();
-        self.detached(async move {
-            let mut tx = recorder.store.snapshot(&caller.tenant).await?;
-            let row = store::runs::find(&mut tx, &run)
-                .await?
-                .ok_or_else(|| RecordError::NoRun(run.clone()))?;
-            let sealed = row.sealed.ok_or_else(|| RecordError::Open(run.clone()))?;
-            let envelope = store::ledger::entry(&mut tx, &caller.tenant, sealed.index).await?;
-            let stamp = stamp_of(&mut tx, &caller.tenant, sealed.index).await?;
-            tx.commit().await.map_err(store::StoreError::from)?;
-            let seal = read_seal(sealed, &envelope, false)?;
-            Ok(Seal {
-                stamped_at: stamp.map(|stamp| stamp.stamped_at),
-                ..seal
-            })
+        self.detached(async move { recorder.read_seal(&caller.tenant, &run).await })
+            .await
+    }
+
+    async fn read_seal(&self, tenant: &TenantId, run: &RunId) -> Result<Seal, RecordError> {
+        let mut tx = self.store.snapshot(tenant).await?;
+        let row = store::runs::find(&mut tx, run)
+            .await?
+            .ok_or_else(|| RecordError::NoRun(run.clone()))?;
+        let sealed = row.sealed.ok_or_else(|| RecordError::Open(run.clone()))?;
+        let envelope = store::ledger::entry(&mut tx, tenant, sealed.index).await?;
+        let stamp = stamp_of(&mut tx, tenant, sealed.index).await?;
+        tx.commit().await.map_err(store::StoreError::from)?;
+        let seal = read_seal(sealed, &envelope)?;
+        Ok(Seal {
+            stamped_at: stamp.map(|stamp| stamp.stamped_at),
+            ..seal
         })
-        .await
     }
 
     /// Seals runs as interrupted that nobody has written to for as long as their tenant chose, or, where it chose nothing,
@@ -169,140 +163,129 @@ impl Recorder {
         let (recorder, run) = (self.clone(), run.clone());
         let caller = Caller::server(tenant.clone());
         self.detached(async move {
-            let mut locked = recorder.lock(&caller, &run).await?;
-            let chosen = settings(&mut locked.tx, &caller.tenant).await?;
-            let Some(idle_s) = chosen.seal_idle(standard_s) else {
-                return Ok(false);
+            let tenant = caller.tenant.clone();
+            let sealing = Sealing {
+                caller,
+                run,
+                interrupted: true,
+                idle: Some(Idle { standard_s }),
             };
-            let last = locked.row.chain.last_at().unwrap_or(locked.now);
-            let idle_micros = locked.now.micros() - last.micros();
-            let least_micros = i64::try_from(idle_s)
-                .unwrap_or(i64::MAX)
-                .saturating_mul(1_000_000);
-            if locked.row.sealed.is_some() || idle_micros < least_micros {
-                return Ok(false);
+            let seal = recorder.join(&tenant, sealing).await?;
+            if let Some(seal) = &seal {
+                recorder.tell_sealed(&tenant, seal);
             }
-            let seal = seal_locked(locked, &caller, &run, true).await?;
-            recorder.tell_sealed(&caller.tenant, &seal);
-            Ok(true)
+            Ok(seal.is_some())
         })
         .await
     }
 }
 
-/// A run and its tenant, both locked, and the database's clock after the locks.
-struct Locked {
-    vault: Arc<Vault>,
-    keys: Arc<TenantKeys>,
-    tx: Tx,
-    tenant: LockedTenant,
-    row: RunRow,
-    now: Timestamp,
+/// A run that is to be sealed.
+pub(super) struct Sealing {
+    pub(super) caller: Caller,
+    pub(super) run: RunId,
+    pub(super) interrupted: bool,
+    /// Only where nobody has written to it for so long.
+    pub(super) idle: Option<Idle>,
 }
 
-async fn seal_locked(
-    locked: Locked,
-    caller: &Caller,
-    run: &RunId,
-    interrupted: bool,
-) -> Result<Seal, RecordError> {
-    let Locked {
-        vault,
-        keys,
-        mut tx,
-        mut tenant,
-        row,
-        now,
-    } = locked;
-    if let Some(sealed) = row.sealed {
-        let envelope = store::ledger::entry(&mut tx, &caller.tenant, sealed.index).await?;
-        return read_seal(sealed, &envelope, false);
-    }
-    let behind = |behind_ms| RecordError::ClockBehind { behind_ms };
-    let mut chain = row.chain;
-    let (before, tree) = ((chain.size(), chain.head()), chain.tree().clone());
-    let at = later(now, chain.last_at()).map_err(behind)?;
-    let mut frames = Vec::new();
-    frames.extend(close_turn(&mut chain, at)?);
-    if !interrupted && !chain.ended() {
-        let end = session_end(&mut tx, caller).await?;
-        frames.push(place(&mut chain, &end, at, None)?);
-    }
-    if !frames.is_empty() {
-        let write = RunWrite {
-            before,
-            chain: &chain,
-            frames: &frames,
-            payloads: &[],
-            nodes: &store::run_nodes::completed(&tree, &frames),
-            key_version: None,
+/// For how long nobody has to have written to a run: as long as its tenant chose, or, where it chose nothing, for so many
+/// seconds; `None` is for ever.
+pub(super) struct Idle {
+    standard_s: Option<u64>,
+}
+
+/// A run with its last frames in their places.
+pub(super) struct Closed {
+    pub(super) chain: Chain,
+    pub(super) before: (u64, Hash),
+    pub(super) frames: Vec<NewFrame>,
+    /// What the frames complete of the run's tree.
+    pub(super) nodes: Vec<Node>,
+    /// Not before its last frame.
+    pub(super) at: Timestamp,
+}
+
+impl Sealing {
+    /// Whether a run that is not sealed is still to be, at a time, by what its tenant chose.
+    pub(super) fn applies(&self, row: &RunRow, now: Timestamp, chosen: &Settings) -> bool {
+        let Some(Idle { standard_s }) = self.idle else {
+            return true;
         };
-        store::append::write_locked(&mut tx, now, write).await?;
+        let Some(idle_s) = chosen.seal_idle(standard_s) else {
+            return false;
+        };
+        let last = row.chain.last_at().unwrap_or(now);
+        let least_micros = i64::try_from(idle_s)
+            .unwrap_or(i64::MAX)
+            .saturating_mul(1_000_000);
+        now.micros() - last.micros() >= least_micros
     }
-    // Not before the last frame and not before the last entry.
-    let sealed_at = later(at, tenant.ledger_at).map_err(behind)?;
-    let statement = RunSeal {
-        completeness: if chain.ended() {
-            Completeness::Full
-        } else {
-            Completeness::Interrupted
-        },
-        kinds: chain.kinds().clone(),
-        ledger: LedgerPosition {
-            open_index: row.open_index,
-            origin: tenant.origin.clone(),
-        },
-        opened_at: row.opened_at,
-        outcome: chain.outcome().into(),
-        payloads: PayloadCounts {
-            count: chain.payloads(),
-            erased: row.erased,
-            missing: 0,
-        },
-        previous: tenant.previous_seal.clone(),
-        run_no: row.run_no,
-        sealed_at,
-        state: state_of(&chain),
-    };
-    let entry = ledger::append(
-        &mut tx,
-        &mut tenant,
-        &vault,
-        &Predicate::RunSeal(statement.clone()),
-        Some((FRAMES_SUBJECT, chain.file_digest())),
-    )
-    .await?;
-    let note = ledger::checkpoint(&mut tx, &tenant, &keys).await?;
-    let proof = ledger::proof(
-        &mut tx,
-        &caller.tenant,
-        entry.index,
-        (tenant.ledger.size(), &note),
-    )
-    .await?;
-    let sealed = SealedRow {
-        at: sealed_at,
-        index: entry.index,
-        proof,
-    };
-    store::runs::update_seal(&mut tx, run, &sealed).await?;
-    store::tenants::update_seal(&mut tx, &caller.tenant, run, &entry.leaf).await?;
-    // A crash before this line leaves the run open and the ledger as it was; after it the run is
-    // sealed, and whoever asks again gets this seal.
-    commit(tx).await?;
-    let envelope = String::from_utf8_lossy(&entry.bytes).into_owned();
-    Ok(Seal {
-        statement,
-        index: sealed.index,
-        envelope,
-        proof: sealed.proof,
-        cosigned_by: Vec::new(),
-        stamped_at: None,
-        created: true,
-    })
+
+    /// Closes the turn of a run, and ends it unless it was interrupted.
+    pub(super) fn close(
+        &self,
+        row: &RunRow,
+        now: Timestamp,
+        keys: &AgentKeys,
+    ) -> Result<Closed, RecordError> {
+        let mut chain = row.chain.clone();
+        let before = (chain.size(), chain.head());
+        let behind = |behind_ms| RecordError::ClockBehind { behind_ms };
+        let at = later(now, chain.last_at()).map_err(behind)?;
+        let mut frames = Vec::new();
+        frames.extend(close_turn(&mut chain, at)?);
+        if !self.interrupted && !chain.ended() {
+            let end = session_end(&self.caller, keys);
+            frames.push(place(&mut chain, &end, at, None)?);
+        }
+        Ok(Closed {
+            nodes: store::run_nodes::completed(row.chain.tree(), &frames),
+            chain,
+            before,
+            frames,
+            at,
+        })
+    }
 }
 
-fn read_seal(sealed: SealedRow, envelope: &[u8], created: bool) -> Result<Seal, RecordError> {
+impl Closed {
+    /// What is signed of it. The time is not before the last entry of the ledger either.
+    pub(super) fn statement(
+        &self,
+        row: &RunRow,
+        tenant: &LockedTenant,
+    ) -> Result<RunSeal, RecordError> {
+        let behind = |behind_ms| RecordError::ClockBehind { behind_ms };
+        let sealed_at = later(self.at, tenant.ledger_at).map_err(behind)?;
+        let chain = &self.chain;
+        Ok(RunSeal {
+            completeness: if chain.ended() {
+                Completeness::Full
+            } else {
+                Completeness::Interrupted
+            },
+            kinds: chain.kinds().clone(),
+            ledger: LedgerPosition {
+                open_index: row.open_index,
+                origin: tenant.origin.clone(),
+            },
+            opened_at: row.opened_at,
+            outcome: chain.outcome().into(),
+            payloads: PayloadCounts {
+                count: chain.payloads(),
+                erased: row.erased,
+                missing: 0,
+            },
+            previous: tenant.previous_seal.clone(),
+            run_no: row.run_no,
+            sealed_at,
+            state: state_of(chain),
+        })
+    }
+}
+
+fn read_seal(sealed: SealedRow, envelope: &[u8]) -> Result<Seal, RecordError> {
     let wrong = || store::contradiction("ledger_entries", "bytes", sealed.index);
     let signed = Signed::parse(envelope).map_err(|_| wrong())?;
     let Ok(Some(Predicate::RunSeal(statement))) = signed.predicate() else {
@@ -315,7 +298,7 @@ fn read_seal(sealed: SealedRow, envelope: &[u8], created: bool) -> Result<Seal, 
         cosigned_by: cosigned_by(&sealed.proof),
         stamped_at: None,
         proof: sealed.proof,
-        created,
+        created: false,
     })
 }
 
@@ -337,14 +320,14 @@ async fn stamp_of(
 }
 
 /// The frame that ends a run, written for whoever seals it.
-async fn session_end(tx: &mut Tx, caller: &Caller) -> Result<Draft, RecordError> {
+fn session_end(caller: &Caller, keys: &AgentKeys) -> Draft {
     // A token that stands for one agent ends the run as it; with any other the store does, and for an agent that signs
     // its frames.
     let actor = match caller.agent() {
-        Some(agent) if !signs(tx, caller, &agent).await? => agent,
+        Some(agent) if !keys.must_sign(&agent) => agent,
         _ => Caller::server(caller.tenant.clone()).actor(),
     };
-    Ok(Draft {
+    Draft {
         kind: Kind::SessionEnd,
         key: format!("{STORE_ID}/session_end"),
         occurred_at: None,
@@ -355,11 +338,5 @@ async fn session_end(tx: &mut Tx, caller: &Caller) -> Result<Draft, RecordError>
         links: Vec::new(),
         trace: None,
         submitted: None,
-    })
-}
-
-/// Whether an agent has to sign its frames, as this transaction sees it.
-async fn signs(tx: &mut Tx, caller: &Caller, agent: &Actor) -> Result<bool, RecordError> {
-    let keys = store::signing_keys::all(tx, &caller.tenant).await?;
-    Ok(AgentKeys::of(keys)?.must_sign(agent))
+    }
 }

@@ -3,6 +3,7 @@
 use super::{RecordError, Recorder, commit};
 use crate::access::Caller;
 use crate::ledger;
+use crate::ledger::people::stand_in;
 use crate::store::settings::SettingsRow;
 use crate::store::{self, Tx};
 use onrecord_core::digest::Hash;
@@ -67,7 +68,10 @@ impl StandingSettings {
 }
 
 /// A tenant's settings, as a transaction sees them.
-pub(super) async fn settings(tx: &mut Tx, tenant: &TenantId) -> Result<Settings, RecordError> {
+pub(in crate::record) async fn settings(
+    tx: &mut Tx,
+    tenant: &TenantId,
+) -> Result<Settings, RecordError> {
     let row = store::settings::last(tx, tenant).await?;
     Ok(StandingSettings::of(row, false)?.settings)
 }
@@ -103,9 +107,10 @@ impl Recorder {
             if last.as_ref().is_some_and(|last| last.document == document) {
                 return StandingSettings::of(last, false);
             }
+            let by = stand_in(&mut tx, &caller.tenant, &caller.reader()).await?;
             let policy = Policy {
                 at: ledger::next_time(&tenant)?,
-                by: caller.reader(),
+                by,
                 policy: POLICY.to_owned(),
                 version: last.map_or(0, |last| last.version) + 1,
             };

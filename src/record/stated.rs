@@ -2,7 +2,7 @@
 
 use super::open::state_of;
 use super::{RecordError, Recorder, commit};
-use crate::ledger::{self, Statement, later};
+use crate::ledger::{self, Unwritten, later};
 use crate::store;
 pub use crate::store::run_heads::HeadsEvery;
 use onrecord_core::id::TenantId;
@@ -55,7 +55,8 @@ impl Recorder {
         // true of its first frames.
         let mut locked = store::tenants::lock(&mut tx, tenant).await?;
         let mut at = ledger::next_time(&locked)?;
-        let mut heads = Vec::new();
+        let mut unwritten = Unwritten::begin(&locked, &self.vault).await?;
+        let mut stated = Vec::new();
         for row in store::run_heads::due(&mut tx, tenant, every, TOGETHER).await? {
             let chain = match row {
                 Ok(row) => row.chain,
@@ -73,24 +74,17 @@ impl Recorder {
                 }
             }
             let state = state_of(&chain);
-            heads.push((Predicate::RunHead(RunHead { at, state }), chain));
+            let (run, size) = (state.run.clone(), state.size);
+            let head = Predicate::RunHead(RunHead { at, state });
+            let subject = Some((FRAMES_SUBJECT, chain.file_digest()));
+            let entry = unwritten.push(&mut locked, &head, subject)?;
+            stated.push((run, size, entry.index));
         }
-        if heads.is_empty() {
+        if stated.is_empty() {
             return Ok(0);
         }
-        let statements: Vec<Statement<'_>> = heads
-            .iter()
-            .map(|(predicate, chain)| Statement {
-                predicate,
-                subject: Some((FRAMES_SUBJECT, chain.file_digest())),
-            })
-            .collect();
-        let entries = ledger::append_many(&mut tx, &mut locked, &self.vault, &statements).await?;
+        unwritten.write(&mut tx, &locked).await?;
         ledger::checkpoint(&mut tx, &locked, &keys).await?;
-        let pairs = heads.iter().zip(&entries);
-        let stated: Vec<_> = pairs
-            .map(|((_, chain), entry)| (chain.run().clone(), chain.size(), entry.index))
-            .collect();
         store::run_heads::update(&mut tx, tenant, &stated).await?;
         // A crash before this line leaves the ledger as it was, and the runs are due still; after it they are stated.
         commit(tx).await?;

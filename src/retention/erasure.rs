@@ -2,6 +2,7 @@
 
 use super::hold;
 use crate::access::Caller;
+use crate::ledger::people::stand_in;
 use crate::record::{RecordError, Recorder, commit};
 use crate::store;
 use crate::store::erasures::{ErasureRow, Scope};
@@ -232,13 +233,14 @@ impl Recorder {
                 matter: hold.matter,
             });
         }
+        let by = stand_in(&mut tx, &caller.tenant, &caller.reader()).await?;
         let millis = u64::try_from(tenant.now.micros() / 1_000).unwrap_or(0);
         let row = ErasureRow {
             id: vault::new_run_id(millis)?,
             scope,
             policy: request.policy,
             reason: request.reason,
-            by: caller.reader(),
+            by,
             requested_at: tenant.now,
             keys_destroyed_at: None,
             removed_at: None,

@@ -4,6 +4,7 @@
 
 use crate::access::Caller;
 use crate::ledger;
+use crate::ledger::people::stand_in;
 use crate::record::{RecordError, Recorder, commit};
 use crate::store::{self, Tx};
 use onrecord_core::frame::Actor;
@@ -101,10 +102,11 @@ impl Recorder {
             if let Some(hold) = same.next() {
                 return Ok((hold, false));
             }
+            let by = stand_in(&mut tx, &caller.tenant, &caller.reader()).await?;
             let said = statement::Hold {
                 action: HoldAction::Set,
                 at: ledger::next_time(&tenant)?,
-                by: caller.reader(),
+                by,
                 matter,
                 run,
             };
@@ -145,10 +147,11 @@ impl Recorder {
             if hold.released.is_some() {
                 return Ok(hold);
             }
+            let by = stand_in(&mut tx, &caller.tenant, &caller.reader()).await?;
             let said = statement::Hold {
                 action: HoldAction::Released,
                 at: ledger::next_time(&tenant)?,
-                by: caller.reader(),
+                by,
                 matter: hold.matter.clone(),
                 run: hold.run.clone(),
             };

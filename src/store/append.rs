@@ -155,19 +155,29 @@ impl Session {
 const PLANS: &str = "set plan_cache_mode = force_generic_plan; set enable_seqscan = off; set enable_indexscan = off;
   set enable_indexonlyscan = off; set enable_hashjoin = off; set enable_mergejoin = off";
 
-/// Writes the frames of one run in a transaction that holds its lock.
+/// The same, as long as a transaction lasts.
+const PLANS_OF_ONE: &str = "set local plan_cache_mode = force_generic_plan; set local enable_seqscan = off; set local enable_indexscan = off;
+  set local enable_indexonlyscan = off; set local enable_hashjoin = off; set local enable_mergejoin = off";
+
+/// Writes the frames of runs in a transaction that holds their locks, or made them.
 pub(crate) async fn write_locked(
     tx: &mut Tx,
     now: Timestamp,
-    run: RunWrite<'_>,
+    runs: &mut [RunWrite<'_>],
 ) -> Result<(), StoreError> {
-    let id = run.chain.run().clone();
-    let written = write(tx, now, &mut [run], Keys::New).await?;
-    if written.runs.is_empty() {
-        // Nobody else can have moved the head under the lock.
-        return Err(contradiction("runs", "head", id));
+    if runs.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    if runs.len() > 1 {
+        (&mut **tx).execute(sqlx::raw_sql(PLANS_OF_ONE)).await?;
+    }
+    let written = write(tx, now, runs, Keys::New).await?;
+    // Nobody else can have moved a head under its lock.
+    let is_left = |run: &&RunWrite<'_>| !written.runs.contains(run.chain.run());
+    match runs.iter().find(is_left) {
+        Some(run) => Err(contradiction("runs", "head", run.chain.run())),
+        None => Ok(()),
+    }
 }
 
 /// Whether the keys of a batch are looked for before it is written.

@@ -11,14 +11,19 @@ use sqlx::Row as _;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// An entry at its index.
-pub(crate) struct NewEntry<'a> {
-    pub(crate) index: u64,
+/// What the columns of a new entry say of it.
+pub(crate) struct NewEntry {
     pub(crate) name: &'static str,
-    pub(crate) run: Option<&'a RunId>,
+    pub(crate) run: Option<RunId>,
     pub(crate) at: Timestamp,
+}
+
+/// An entry that has its place.
+pub(crate) struct Appended {
+    pub(crate) index: u64,
     pub(crate) leaf: Hash,
-    pub(crate) bytes: &'a [u8],
+    /// The envelope.
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// Adds entries and the subtrees that they complete, as `(level, index, hash)`, and writes what the ledger has become: one
@@ -26,7 +31,7 @@ pub(crate) struct NewEntry<'a> {
 pub(crate) async fn write(
     tx: &mut Tx,
     tenant: &LockedTenant,
-    entries: &[NewEntry<'_>],
+    entries: &[(NewEntry, Appended)],
     nodes: &[(u8, u64, Hash)],
 ) -> Result<(), StoreError> {
     let frontier: Vec<u8> = tenant
@@ -51,12 +56,12 @@ pub(crate) async fn write(
          update tenants set ledger_size = $11, ledger_nodes = $12, ledger_at = coalesce($13, ledger_at) where tenant = $1",
     )
     .bind(tenant.tenant.as_str())
-    .bind(column!(entries, one => signed(one.index)))
-    .bind(column!(entries, one => one.name))
-    .bind(column!(entries, one => one.run.map(Uuid::from)))
-    .bind(column!(entries, one => Time(one.at)))
-    .bind(column!(entries, one => &one.leaf.0[..]))
-    .bind(column!(entries, one => one.bytes))
+    .bind(column!(entries, (_, one) => signed(one.index)))
+    .bind(column!(entries, (one, _) => one.name))
+    .bind(column!(entries, (one, _) => one.run.as_ref().map(Uuid::from)))
+    .bind(column!(entries, (one, _) => Time(one.at)))
+    .bind(column!(entries, (_, one) => &one.leaf.0[..]))
+    .bind(column!(entries, (_, one) => one.bytes.as_slice()))
     .bind(column!(nodes, (level, ..) => i16::from(*level)))
     .bind(column!(nodes, (_, index, _) => signed(*index)))
     .bind(column!(nodes, (.., hash) => &hash.0[..]))
@@ -276,22 +281,38 @@ pub(crate) async fn about(
     rows.iter().map(read_entry).collect()
 }
 
-/// The entries of a name about a run, by index.
-pub(crate) async fn named(
+/// The erasures of a run, by index.
+pub(crate) async fn erasures(
     tx: &mut Tx,
     tenant: &TenantId,
     run: &RunId,
-    name: &'static str,
 ) -> Result<Vec<(u64, Vec<u8>)>, StoreError> {
     let rows = sqlx::query(
-        "select idx, bytes from ledger_entries where tenant = $1 and run = $2 and name = $3 order by idx",
+        "select idx, bytes from ledger_entries where tenant = $1 and run = $2 and name = 'erasure' order by idx",
     )
     .bind(tenant.as_str())
     .bind(Uuid::from(run))
-    .bind(name)
     .fetch_all(&mut **tx)
     .await?;
     rows.iter().map(read_entry).collect()
+}
+
+/// The indexes of erasures from an index on, with the runs that they are about.
+pub(crate) async fn erasures_from(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    index: u64,
+) -> Result<Vec<(u64, RunId)>, StoreError> {
+    let rows: Vec<(i64, Uuid)> = sqlx::query_as(
+        "select idx, run from ledger_entries where tenant = $1 and idx >= $2 and name = 'erasure' and run is not null",
+    )
+    .bind(tenant.as_str())
+    .bind(signed(index))
+    .fetch_all(&mut **tx)
+    .await?;
+    let read =
+        |(index, run): (i64, Uuid)| Ok((unsigned(index, "ledger_entries", "idx")?, run.into()));
+    rows.into_iter().map(read).collect()
 }
 
 /// All statements of a tenant about holds, by index.

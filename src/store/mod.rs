@@ -17,6 +17,7 @@ pub mod keys;
 pub(crate) mod ledger;
 mod migrate;
 pub(crate) mod payloads;
+pub(crate) mod people;
 pub(crate) mod redaction;
 pub(crate) mod rewinds;
 pub(crate) mod run_heads;

@@ -8,7 +8,8 @@ use onrecord_core::chain::Chain;
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::timestamp::Timestamp;
 use sqlx::postgres::PgRow;
-use sqlx::{QueryBuilder, Row as _};
+use sqlx::{PgConnection, QueryBuilder, Row as _};
+use std::collections::HashMap;
 
 /// A run as its row has it.
 pub(crate) struct RunRow {
@@ -85,18 +86,32 @@ pub(crate) async fn lock(
     tx: &mut Tx,
     run: &RunId,
 ) -> Result<Option<(RunRow, Timestamp)>, StoreError> {
-    let row = sqlx::query(
+    let (mut rows, now) = lock_many(tx, &[run]).await?;
+    let row = rows.remove(run).transpose()?;
+    Ok(row.map(|row| (row, now)))
+}
+
+/// Waits for the locks of runs, in the order of their ids, and reads the database's clock after them. Those that are not
+/// there are left out; a row that contradicts the model is its run's affair alone.
+pub(crate) async fn lock_many(
+    connection: &mut PgConnection,
+    runs: &[&RunId],
+) -> Result<(HashMap<RunId, Result<RunRow, StoreError>>, Timestamp), StoreError> {
+    let ids: Vec<Uuid> = runs.iter().map(|run| Uuid::from(*run)).collect();
+    let rows = sqlx::query(
         "select *, (select proof from cosigned_proofs where cosigned_proofs.run = runs.run) as cosigned_proof
-         from runs where run = $1 for update",
+         from runs where run = any($1) order by run for update",
     )
-        .bind(Uuid::from(run))
-        .fetch_optional(&mut **tx)
+        .bind(ids)
+        .fetch_all(&mut *connection)
         .await?;
-    let Some(row) = row else { return Ok(None) };
     let now: Time = sqlx::query_scalar("select clock_timestamp()")
-        .fetch_one(&mut **tx)
+        .fetch_one(connection)
         .await?;
-    Ok(Some((read_one(&row)?, now.0)))
+    let rows = rows
+        .iter()
+        .map(|row| Ok((row.try_get::<Uuid, _>("run")?.into(), read_one(row))));
+    Ok((rows.collect::<Result<_, StoreError>>()?, now.0))
 }
 
 /// A run, unlocked.
@@ -130,19 +145,20 @@ pub(crate) async fn sizes(
         .collect()
 }
 
-/// The run that was opened with a key.
+/// The runs that were opened with keys.
 pub(crate) async fn opened_with(
     tx: &mut Tx,
     tenant: &TenantId,
-    key: &str,
-) -> Result<Option<RunId>, StoreError> {
-    let run: Option<Uuid> =
-        sqlx::query_scalar("select run from runs where tenant = $1 and open_key = $2")
+    keys: &[&str],
+) -> Result<HashMap<String, RunId>, StoreError> {
+    let runs: Vec<(String, Uuid)> =
+        sqlx::query_as("select open_key, run from runs where tenant = $1 and open_key = any($2)")
             .bind(tenant.as_str())
-            .bind(key)
-            .fetch_optional(&mut **tx)
+            .bind(keys)
+            .fetch_all(&mut **tx)
             .await?;
-    Ok(run.map(RunId::from))
+    let runs = runs.into_iter().map(|(key, run)| (key, run.into()));
+    Ok(runs.collect())
 }
 
 /// A new run, whose frame 0 is not written yet.
@@ -155,43 +171,60 @@ pub(crate) struct NewRun<'a> {
     pub(crate) open_index: u64,
 }
 
-/// Adds a run, whose keys are durable already.
-pub(crate) async fn insert(tx: &mut Tx, new: &NewRun<'_>) -> Result<(), StoreError> {
-    let chain = new.chain;
+/// Adds runs, whose keys are durable already.
+pub(crate) async fn insert(tx: &mut Tx, new: &[NewRun<'_>]) -> Result<(), StoreError> {
+    macro_rules! column {
+        ($row:pat => $value:expr) => {
+            new.iter().map(|$row| $value).collect::<Vec<_>>()
+        };
+    }
     sqlx::query(
         "insert into runs (run, tenant, run_no, open_key, agent, opened_at, open_index, size, head, last_at, chain)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $6, $10)",
+         select run, tenant, run_no, open_key, agent, opened_at, open_index, size, head, opened_at, chain
+         from unnest($1::uuid[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::timestamptz[], $7::bigint[], $8::bigint[], $9::bytea[], $10::bytea[])
+           as new (run, tenant, run_no, open_key, agent, opened_at, open_index, size, head, chain)",
     )
-    .bind(Uuid::from(chain.run()))
-    .bind(chain.tenant().as_str())
-    .bind(signed(new.run_no))
-    .bind(new.open_key)
-    .bind(new.agent)
-    .bind(Time(new.opened_at))
-    .bind(signed(new.open_index))
-    .bind(signed(chain.size()))
-    .bind(&chain.head().0[..])
-    .bind(chain.to_bytes())
+    .bind(column!(new => Uuid::from(new.chain.run())))
+    .bind(column!(new => new.chain.tenant().as_str()))
+    .bind(column!(new => signed(new.run_no)))
+    .bind(column!(new => new.open_key))
+    .bind(column!(new => new.agent))
+    .bind(column!(new => Time(new.opened_at)))
+    .bind(column!(new => signed(new.open_index)))
+    .bind(column!(new => signed(new.chain.size())))
+    .bind(column!(new => new.chain.head().0))
+    .bind(column!(new => new.chain.to_bytes()))
     .execute(&mut **tx)
     .await?;
     Ok(())
 }
 
-/// Writes where the seal is.
-pub(crate) async fn update_seal(
+/// Writes where the seals of runs are.
+pub(crate) async fn update_seals(
     tx: &mut Tx,
-    run: &RunId,
-    seal: &SealedRow,
+    seals: &[(RunId, SealedRow)],
 ) -> Result<(), StoreError> {
-    sqlx::query("update runs set sealed_at = $2, seal_index = $3, seal_proof = $4 where run = $1 and sealed_at is null")
-        .bind(Uuid::from(run))
-        .bind(Time(seal.at))
-        .bind(signed(seal.index))
-        .bind(&seal.proof)
-        .execute(&mut **tx)
-        .await?;
+    macro_rules! column {
+        ($row:pat => $value:expr) => {
+            seals.iter().map(|$row| $value).collect::<Vec<_>>()
+        };
+    }
+    sqlx::query(
+        "update runs set sealed_at = new.sealed_at, seal_index = new.seal_index, seal_proof = new.seal_proof
+         from unnest($1::uuid[], $2::timestamptz[], $3::bigint[], $4::text[]) as new (run, sealed_at, seal_index, seal_proof)
+         where runs.run = new.run and runs.sealed_at is null",
+    )
+    .bind(column!((run, _) => Uuid::from(run)))
+    .bind(column!((_, seal) => Time(seal.at)))
+    .bind(column!((_, seal) => signed(seal.index)))
+    .bind(column!((_, seal) => seal.proof.as_str()))
+    .execute(&mut **tx)
+    .await?;
     Ok(())
 }
+
+/// How long before its opening the id of a run may have been made, in microseconds.
+pub(crate) const OPENING_MICROS: i64 = 60_000_000;
 
 /// Which runs a list is of.
 #[derive(Clone, Debug, Default)]
@@ -219,6 +252,11 @@ impl RunFilter {
             let millis = u64::try_from(time?.micros() / 1_000).unwrap_or(0);
             Some(Uuid::from(&RunId::from_parts(millis, [random; 10])))
         };
+        // An id is made a moment before its run is opened.
+        let begun = self.since.map(|since| {
+            let begun = since.micros().saturating_sub(OPENING_MICROS);
+            Timestamp::from_micros(begun).unwrap_or(Timestamp::MIN)
+        });
         // A beginning that no id has is refused before; here it would be that of none.
         let bound = |digit: &str| {
             let rest = digit.repeat(26_usize.saturating_sub(self.prefix.len()));
@@ -233,7 +271,7 @@ impl RunFilter {
             bound("Z").unwrap_or(Uuid::MIN)
         };
         (
-            id(self.since, 0).map_or(first, |since| since.max(first)),
+            id(begun, 0).map_or(first, |since| since.max(first)),
             id(self.until, 255).map_or(last, |until| until.min(last)),
         )
     }

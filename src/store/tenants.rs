@@ -2,9 +2,9 @@
 
 use super::id::Uuid;
 use super::time::Time;
-use super::{Store, StoreError, Tx, contradiction, hash, unsigned};
+use super::{Store, StoreError, Tx, contradiction, hash, signed, unsigned};
 use onrecord_core::digest::Hash;
-use onrecord_core::id::{Origin, RunId, TenantId};
+use onrecord_core::id::{Origin, TenantId};
 use onrecord_core::merkle::Frontier;
 use onrecord_core::statement::Previous;
 use onrecord_core::timestamp::Timestamp;
@@ -181,29 +181,28 @@ pub(crate) async fn update_seal_key(
     Ok(())
 }
 
-/// Takes the next run number.
-pub(crate) async fn take_run_no(tx: &mut Tx, tenant: &TenantId) -> Result<(), StoreError> {
-    sqlx::query("update tenants set next_run_no = next_run_no + 1 where tenant = $1")
-        .bind(tenant.as_str())
-        .execute(&mut **tx)
-        .await?;
+/// Writes the number of the next run and the last seal as they are now.
+pub(crate) async fn update_runs(tx: &mut Tx, tenant: &LockedTenant) -> Result<(), StoreError> {
+    let last = tenant.previous_seal.as_ref();
+    sqlx::query(
+        "update tenants set next_run_no = $2, last_seal_run = $3, last_seal_leaf = $4 where tenant = $1",
+    )
+    .bind(tenant.tenant.as_str())
+    .bind(signed(tenant.next_run_no))
+    .bind(last.map(|last| Uuid::from(&last.run)))
+    .bind(last.map(|last| &last.hash.0[..]))
+    .execute(&mut **tx)
+    .await?;
     Ok(())
 }
 
-/// Writes which seal is the last.
-pub(crate) async fn update_seal(
-    tx: &mut Tx,
-    tenant: &TenantId,
-    run: &RunId,
-    leaf: &Hash,
-) -> Result<(), StoreError> {
-    sqlx::query("update tenants set last_seal_run = $2, last_seal_leaf = $3 where tenant = $1")
+/// Entries of a tenant's ledger, as this transaction sees it.
+pub(crate) async fn ledger_size(tx: &mut Tx, tenant: &TenantId) -> Result<u64, StoreError> {
+    let size: i64 = sqlx::query_scalar("select ledger_size from tenants where tenant = $1")
         .bind(tenant.as_str())
-        .bind(Uuid::from(run))
-        .bind(&leaf.0[..])
-        .execute(&mut **tx)
+        .fetch_one(&mut **tx)
         .await?;
-    Ok(())
+    unsigned(size, "tenants", "ledger_size")
 }
 
 fn tenant(row: &PgRow) -> Result<TenantId, StoreError> {

@@ -86,7 +86,7 @@ async fn payloads_may_be_withheld_and_are_named() {
     let server = Server::start().await;
     let run = sealed(&server.api).await;
     let agent = server.api.role("agent").await;
-    let path = format!("/v1/runs/{run}/export?payloads=none&purpose=for%20the%20customer");
+    let path = format!("/v1/runs/{run}/export?payloads=none&purpose=for-the-customer");
     let bytes = agent.get(&path).await.is(200).bytes.to_vec();
     let text = trust(&server.api).await;
     let options = |full| Options {
@@ -125,7 +125,7 @@ async fn payloads_may_be_withheld_and_are_named() {
         .decode(statement["payload"].as_str().unwrap())
         .unwrap();
     let statement: Value = serde_json::from_slice(&statement).unwrap();
-    assert_eq!(statement["predicate"]["purpose"], "for the customer");
+    assert_eq!(statement["predicate"]["purpose"], "for-the-customer");
     assert_eq!(statement["predicate"]["payloads"]["withheld"], 5);
     assert_eq!(
         statement["predicate"]["by"],

@@ -92,6 +92,7 @@ async fn every_documented_address_is_there_and_wants_a_token() {
     for (path, method, operation) in operations(&document) {
         let filled = path
             .replace("{log}", ledger["log"].as_str().unwrap())
+            .replace("{pseudonym}", "p_0123456789abcdef")
             .replace("{level}", "0")
             .replace("/tile/0/{index}", "/tile/0/000.p/2")
             .replace("{index}", "0")

@@ -187,6 +187,15 @@ impl Server {
         (report, bundle)
     }
 
+    /// A person as statements name them.
+    pub async fn person(&self, id: &str) -> serde_json::Value {
+        let people = self.api.get("/v1/people").await.is(200).json();
+        let mut people = people["people"].as_array().expect("people").iter();
+        let found = people.find(|one| one["person"] == id);
+        let pseudonym = &found.expect("the person is there")["pseudonym"];
+        serde_json::json!({"type": "human", "id": pseudonym})
+    }
+
     /// It still serves, whatever was done to it.
     pub async fn alive(&self) {
         self.api.get("/health/ready").await.is(200);

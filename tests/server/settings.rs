@@ -45,7 +45,7 @@ async fn a_choice_stands_in_the_ledger_and_is_made_by_those_who_may() {
         (&chosen["version"], &chosen["seal_idle_seconds"]),
         (&json!(1), &json!(3_600))
     );
-    assert_eq!(chosen["by"], json!({"type": "human", "id": "owner"}));
+    assert_eq!(chosen["by"], server.person("owner").await);
     assert_eq!(put(api, &hour).await.is(200).json(), chosen);
     assert_eq!(read(&api.role("agent").await).await, chosen);
     for (role, status) in [
