@@ -8,13 +8,15 @@ use sqlx::migrate::Migrator;
 use sqlx::{Connection as _, PgConnection};
 
 /// Tables of evidence, which nobody may change.
-const APPEND_ONLY: [&str; 12] = [
+const APPEND_ONLY: [&str; 14] = [
     "frames",
     "payloads",
     "ledger_entries",
     "ledger_nodes",
     "checkpoints",
     "redaction_rules",
+    "run_nodes",
+    "settings",
     "cosignatures",
     "cosigned_checkpoints",
     "cosigned_proofs",
@@ -23,12 +25,14 @@ const APPEND_ONLY: [&str; 12] = [
     "accepted_rewinds",
 ];
 /// Of these, those with triggers that refuse a change to their owner too.
-const GUARDED: [&str; 11] = [
+const GUARDED: [&str; 13] = [
     "frames",
     "ledger_entries",
     "ledger_nodes",
     "checkpoints",
     "redaction_rules",
+    "run_nodes",
+    "settings",
     "cosignatures",
     "cosigned_checkpoints",
     "cosigned_proofs",
