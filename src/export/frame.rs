@@ -36,17 +36,11 @@ impl Recorder {
         let row = store::runs::find(&mut tx, run)
             .await?
             .ok_or_else(|| RecordError::NoRun(run.clone()))?;
-        let no_frame = || RecordError::NoFrame {
-            run: run.clone(),
-            seq,
-        };
         if seq >= row.chain.size() {
-            return Err(no_frame());
+            let run = run.clone();
+            return Err(RecordError::NoFrame { run, seq });
         }
-        let (frame, _) = store::frames::bytes(&mut tx, run, seq)
-            .await?
-            .ok_or_else(no_frame)?;
-        let path = path::path(&mut tx, &row.chain, seq).await?;
+        let (frame, path) = path::path(&mut tx, &row.chain, seq).await?;
         let sealed = match row.sealed {
             None => None,
             Some(sealed) => {

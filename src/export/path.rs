@@ -6,18 +6,24 @@ use onrecord_core::digest::Hash;
 use onrecord_core::merkle;
 use std::collections::HashMap;
 use std::convert::Infallible;
-use store::run_nodes::LEVEL;
+use store::run_nodes::{LEVEL, Read};
 
-/// The path of the frame at a place of a run, which is as the chain says. Its place has to be in the run.
-pub(super) async fn path(tx: &mut Tx, chain: &Chain, seq: u64) -> Result<Vec<Hash>, StoreError> {
+/// The frame at a place of a run, which is as the chain says, and its path. The place has to be in the run.
+pub(super) async fn path(
+    tx: &mut Tx,
+    chain: &Chain,
+    seq: u64,
+) -> Result<(Vec<u8>, Vec<Hash>), StoreError> {
     let (run, size, tree) = (chain.run(), chain.size(), chain.tree());
     let kept: Vec<(u8, u64)> = merkle::inclusion_nodes(seq, size)
         .into_iter()
         .filter(|(level, index)| *level >= LEVEL && tree.node(*level, *index).is_none())
         .collect();
     let block = seq >> LEVEL << LEVEL;
-    let range = (block, size.min(block + (1 << LEVEL)));
-    let nodes = store::run_nodes::read(tx, run, range, &kept).await?;
+    let around = block..size.min(block + (1 << LEVEL));
+    let Read { nodes, frame } = store::run_nodes::read(tx, run, seq, around, &kept).await?;
+    let wrong = || store::contradiction("frames", "seq", format!("{run}/{seq}"));
+    let frame = frame.ok_or_else(wrong)?;
     let node = |level, index| {
         let edge = tree.node(level, index);
         edge.or_else(|| nodes.get(&(level, index)).copied())
@@ -29,7 +35,7 @@ pub(super) async fn path(tx: &mut Tx, chain: &Chain, seq: u64) -> Result<Vec<Has
         merkle::inclusion_path(seq, size, node),
     ) && merkle::verify_inclusion(leaf, seq, size, &path, &tree.root()).is_ok()
     {
-        return Ok(path);
+        return Ok((frame, path));
     }
     // A run that is older than the table, or a node that is not that of its frames: it is the frames that count, and
     // where one of these was altered the verifier says so.
@@ -40,7 +46,7 @@ pub(super) async fn path(tx: &mut Tx, chain: &Chain, seq: u64) -> Result<Vec<Has
             hashes.get(place).copied()
         })))
     });
-    Ok(path)
+    Ok((frame, path))
 }
 
 /// The node of a few frames; `None` where one of them is not there.

@@ -84,7 +84,7 @@ impl Recorder {
             run: run.clone(),
             turn,
         })?;
-        let path = path::path(&mut tx, &row.chain, last.seq).await?;
+        let (_, path) = path::path(&mut tx, &row.chain, last.seq).await?;
         let run_keys = self.read_run_keys(&caller.tenant, run).await?;
         let erasures = Erasures::of(&mut tx, &caller.tenant, run).await?;
         let mut disclosures = Vec::new();

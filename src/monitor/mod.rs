@@ -262,6 +262,7 @@ impl Monitor {
     ) -> Result<(), MonitorError> {
         let from = self.folder.state.size;
         let (mut tree, mut more_bytes) = (ledger.tree.clone(), 0);
+        let mut added: BTreeMap<u8, Vec<Hash>> = BTreeMap::new();
         let mut same = true;
         for tile in new_tiles(from, checkpoint.size) {
             let entries = self.log.entries(&tile).await?;
@@ -276,14 +277,21 @@ impl Monitor {
                 .iter()
                 .zip(was)
                 .all(|(entry, leaf)| leaf_hash(entry) == *leaf);
-            new.iter().for_each(|entry| tree.push(leaf_hash(entry)));
+            for entry in new {
+                tree.push_with(leaf_hash(entry), |level, _, hash| {
+                    if level % 8 == 0 {
+                        added.entry(level).or_default().push(hash);
+                    }
+                });
+            }
             more_bytes += self.folder.add(new)?;
         }
         if !same || tree.root() != checkpoint.root {
             self.folder.cut()?;
-            let consistent = self.consistent(&ledger, checkpoint).await?;
+            // Where tiles do not come either, what was signed and what is shown contradict each other all the same.
+            let consistent = self.consistent(&ledger, checkpoint).await;
             self.ledger = Some(ledger);
-            return if consistent {
+            return if consistent.unwrap_or(true) {
                 let cause = format!(
                     "the entries up to {} are not those under its root",
                     checkpoint.size
@@ -297,13 +305,14 @@ impl Monitor {
                 self.contradiction(Code::SplitView.as_str(), checkpoint, &cause, shown, alarms)
             };
         }
+        self.check_tiles(&ledger, &added, checkpoint, alarms)
+            .await?;
         let begin = self.folder.state.bytes;
         self.folder.believe(shown, checkpoint.size, more_bytes)?;
         // A crash before this leaves entries that are read when the next monitor begins.
         let trust = &self.trust;
         self.folder
             .read(begin, |entry| ledger.read(entry, &checkpoint.origin, trust))?;
-        self.check_tiles(&ledger, checkpoint, from, alarms).await?;
         self.ledger = Some(ledger);
         Ok(())
     }
@@ -345,20 +354,22 @@ impl Monitor {
     async fn check_tiles(
         &self,
         ledger: &Ledger,
+        added: &BTreeMap<u8, Vec<Hash>>,
         checkpoint: &Checkpoint,
-        from: u64,
         alarms: &mut Vec<Alarm>,
     ) -> Result<(), MonitorError> {
         let of_hashes = |tile: &Tile| matches!(tile.kind, TileKind::Hashes { .. });
         for tile in Tile::all(checkpoint.size).filter(of_hashes) {
             let (level, range) = tile.nodes();
-            if range.end <= from >> level {
+            let known = ledger.nodes.get(&level).map_or(&[][..], Vec::as_slice);
+            let new = added.get(&level).map_or(&[][..], Vec::as_slice);
+            if range.end <= known.len() as u64 {
                 continue;
             }
-            let hashes = self.log.hashes(&tile).await?;
-            let nodes = ledger.nodes.get(&level).map_or(&[][..], Vec::as_slice);
             let start = usize::try_from(range.start).unwrap_or(usize::MAX);
-            if nodes.get(start..start + hashes.len()) != Some(&hashes) {
+            let nodes = known.iter().chain(new).skip(start);
+            let hashes = self.log.hashes(&tile).await?;
+            if !nodes.take(hashes.len()).eq(&hashes) {
                 let mark = tile.to_string().replace(['/', '.'], "-");
                 let cause = format!("{tile} has other hashes than the entries");
                 alarms.push(of_checkpoint(

@@ -1,4 +1,4 @@
-//! Company: for how many the next batch waits.
+//! Company: for how many a lane waits before it writes the next batch.
 //!
 //! Those who were answered with a batch mostly come back at once with their next frame. If the lane writes what waits
 //! at that moment, two cohorts form: each waits while the other is written, and each pays for a batch of its own. A
@@ -30,10 +30,14 @@ pub(super) struct Company {
 }
 
 impl Company {
-    /// A batch was written; in no time that is known where it failed.
-    pub(super) fn written(&mut self, submissions: usize, frames: usize, took: Option<Duration>) {
+    /// A batch was taken.
+    pub(super) fn taken(&mut self, submissions: usize, frames: usize) {
         (self.submissions, self.frames) = (submissions, frames);
-        self.took = took.unwrap_or_default();
+    }
+
+    /// It was written in this time.
+    pub(super) fn written(&mut self, took: Duration) {
+        self.took = took;
     }
 
     /// With how many submissions the next batch is to begin, of which so many wait; `None`: with those.
@@ -66,7 +70,8 @@ mod tests {
 
     fn after(submissions: usize, frames: usize, took: Duration) -> Company {
         let mut company = Company::default();
-        company.written(submissions, frames, Some(took));
+        company.taken(submissions, frames);
+        company.written(took);
         company
     }
 

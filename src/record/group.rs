@@ -52,9 +52,12 @@ pub(super) struct Tried {
 }
 
 /// Sorts submissions to those of their runs.
-pub(super) fn gather(taken: Vec<Submission>) -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::new();
-    let mut places: HashMap<RunId, usize> = HashMap::new();
+pub(super) fn gather(groups: &mut Vec<Group>, taken: Vec<Submission>) {
+    let mut places: HashMap<RunId, usize> = groups
+        .iter()
+        .enumerate()
+        .map(|(place, group)| (group.run.clone(), place))
+        .collect();
     for submission in taken {
         let place = *places.entry(submission.run.clone()).or_insert_with(|| {
             groups.push(Group::new(&submission));
@@ -62,7 +65,6 @@ pub(super) fn gather(taken: Vec<Submission>) -> Vec<Group> {
         });
         groups[place].submissions.push(submission);
     }
-    groups
 }
 
 impl Group {

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Runs that are remembered, of about two kilobytes each.
-const RUNS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(16_383);
+const RUNS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(8_191);
 /// How long a run counts as another process's too after that one was seen to write to it.
 const SHARED: Duration = Duration::from_secs(1);
 

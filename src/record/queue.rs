@@ -1,7 +1,6 @@
 //! What waits for the sequencer: bounded in frames and bytes, and fair between tenants and between their runs.
 //!
-//! Nothing that was taken is dropped. What finds no room is refused before it is taken, or waits outside. A run of which
-//! something was taken has no turn until that is written, so that its order cannot suffer.
+//! Nothing that was taken is dropped. What finds no room is refused before it is taken, or waits outside.
 
 use super::RecordError;
 use super::place::{Appended, Conditions};
@@ -89,8 +88,8 @@ impl Waits for Submission {
 /// Frames, and bytes of frames and ciphertexts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Size {
-    pub(super) frames: usize,
-    pub(super) bytes: usize,
+    frames: usize,
+    bytes: usize,
 }
 
 impl Size {
@@ -116,26 +115,21 @@ impl Size {
 pub(super) struct Queue<T> {
     limits: QueueLimits,
     size: Size,
-    /// What can be taken: that of runs that are not under way.
-    free: Size,
-    free_submissions: usize,
+    submissions: usize,
     tenants: HashMap<TenantId, OfTenant<T>>,
-    /// Whose turn it is; each tenant that has something that can be taken, once.
+    /// Whose turn it is; each tenant that has something waiting, once.
     turns: VecDeque<TenantId>,
 }
 
 struct OfTenant<T> {
     size: Size,
     runs: HashMap<RunId, OfRun<T>>,
-    /// Each run that has something that can be taken, once.
     turns: VecDeque<RunId>,
 }
 
 struct OfRun<T> {
     size: Size,
     waiting: VecDeque<(T, Size)>,
-    /// Whether something of it was taken and is not written yet.
-    under_way: bool,
 }
 
 impl<T> Default for OfTenant<T> {
@@ -153,7 +147,6 @@ impl<T> Default for OfRun<T> {
         Self {
             size: Size::default(),
             waiting: VecDeque::new(),
-            under_way: false,
         }
     }
 }
@@ -163,21 +156,19 @@ impl<T: Waits> Queue<T> {
         Self {
             limits,
             size: Size::default(),
-            free: Size::default(),
-            free_submissions: 0,
+            submissions: 0,
             tenants: HashMap::new(),
             turns: VecDeque::new(),
         }
     }
 
-    /// What can be taken.
-    pub(super) fn free(&self) -> Size {
-        self.free
+    pub(super) fn is_empty(&self) -> bool {
+        self.turns.is_empty()
     }
 
-    /// How many submissions can be taken.
+    /// How many submissions wait.
     pub(super) fn len(&self) -> usize {
-        self.free_submissions
+        self.submissions
     }
 
     /// Takes a submission, or gives it back where there is no room.
@@ -193,26 +184,23 @@ impl<T: Waits> Queue<T> {
             return Err(submission);
         }
         self.size.add(size);
+        self.submissions += 1;
         let tenant = self.tenants.entry(of_tenant.clone()).or_default();
+        if tenant.turns.is_empty() {
+            self.turns.push_back(of_tenant.clone());
+        }
         tenant.size.add(size);
         let run = tenant.runs.entry(of_run.clone()).or_default();
-        run.size.add(size);
-        if !run.under_way {
-            self.free.add(size);
-            self.free_submissions += 1;
-            if run.waiting.is_empty() {
-                if tenant.turns.is_empty() {
-                    self.turns.push_back(of_tenant.clone());
-                }
-                tenant.turns.push_back(of_run.clone());
-            }
+        if run.waiting.is_empty() {
+            tenant.turns.push_back(of_run.clone());
         }
+        run.size.add(size);
         run.waiting.push_back((submission, size));
         Ok(())
     }
 
     /// The next submissions, up to so many frames and bytes and at least one: in turn one of each tenant, and of
-    /// each of its runs, all of which are under way from then on.
+    /// each of its runs.
     pub(super) fn take(&mut self, frames: usize, bytes: usize) -> Vec<T> {
         let (mut taken, mut size) = (Vec::new(), Size::default());
         while size.frames < frames && size.bytes < bytes {
@@ -224,64 +212,17 @@ impl<T: Waits> Queue<T> {
             };
             if let Some((submission, of_one)) = of_tenant.next() {
                 self.size.take(of_one);
-                self.free.take(of_one);
-                self.free_submissions -= 1;
+                self.submissions -= 1;
                 size.add(of_one);
                 taken.push(submission);
             }
-            if !of_tenant.turns.is_empty() {
+            if of_tenant.turns.is_empty() {
+                self.tenants.remove(&tenant);
+            } else {
                 self.turns.push_back(tenant);
             }
         }
-        for submission in &taken {
-            self.begin(submission);
-        }
         taken
-    }
-
-    /// The run of a submission that was taken has no turn any more.
-    fn begin(&mut self, submission: &T) {
-        let (tenant, run) = submission.place();
-        let Some(of_tenant) = self.tenants.get_mut(tenant) else {
-            return;
-        };
-        let Some(of_run) = of_tenant.runs.get_mut(run).filter(|run| !run.under_way) else {
-            return;
-        };
-        of_run.under_way = true;
-        if of_run.waiting.is_empty() {
-            return;
-        }
-        self.free.take(of_run.size);
-        self.free_submissions -= of_run.waiting.len();
-        of_tenant.turns.retain(|other| other != run);
-        if of_tenant.turns.is_empty() {
-            self.turns.retain(|other| other != tenant);
-        }
-    }
-
-    /// What was taken of a run is written, or refused: it has its turn again.
-    pub(super) fn end(&mut self, tenant: &TenantId, run: &RunId) {
-        let Some(of_tenant) = self.tenants.get_mut(tenant) else {
-            return;
-        };
-        let Some(of_run) = of_tenant.runs.get_mut(run).filter(|run| run.under_way) else {
-            return;
-        };
-        of_run.under_way = false;
-        if of_run.waiting.is_empty() {
-            of_tenant.runs.remove(run);
-            if of_tenant.runs.is_empty() {
-                self.tenants.remove(tenant);
-            }
-            return;
-        }
-        self.free.add(of_run.size);
-        self.free_submissions += of_run.waiting.len();
-        if of_tenant.turns.is_empty() {
-            self.turns.push_back(tenant.clone());
-        }
-        of_tenant.turns.push_back(run.clone());
     }
 }
 
@@ -292,7 +233,9 @@ impl<T> OfTenant<T> {
         let (submission, size) = of_run.waiting.pop_front()?;
         of_run.size.take(size);
         self.size.take(size);
-        if !of_run.waiting.is_empty() {
+        if of_run.waiting.is_empty() {
+            self.runs.remove(&run);
+        } else {
             self.turns.push_back(run);
         }
         Some((submission, size))
@@ -354,19 +297,12 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_is_lost_or_overtaken_and_everybody_has_a_turn(
-            steps in prop::collection::vec(((0_u8..3, 0_u8..3), 1_usize..9, 1_usize..900, 0_usize..12, any::<bool>()), 1..200)
+            steps in prop::collection::vec(((0_u8..3, 0_u8..3), 1_usize..9, 1_usize..900, 0_usize..12), 1..200)
         ) {
             let mut queue = Queue::new(LIMITS);
-            // The model: all that waits, in the order in which it came, and what was taken and is not written yet.
+            // The model: all that waits, in the order in which it came.
             let mut waiting: Vec<Item> = Vec::new();
-            let mut under_way: Vec<Item> = Vec::new();
-            for (number, (place, frames, bytes, take, written)) in steps.into_iter().enumerate() {
-                if written && !under_way.is_empty() {
-                    let one = under_way.remove(0);
-                    under_way.retain(|other| other.run != one.run);
-                    queue.end(&one.tenant, &one.run);
-                }
-                let is_free = |one: &Item| under_way.iter().all(|other| other.run != one.run);
+            for (number, (place, frames, bytes, take)) in steps.into_iter().enumerate() {
                 let item = item(number, place, frames, bytes);
                 let held = sizes(&waiting, &item);
                 let room = [1, 2, 4].into_iter().zip(held).all(|(part, held)| {
@@ -378,18 +314,14 @@ mod tests {
                 if room {
                     waiting.push(item);
                 }
-                let mut free = Size::default();
-                let before: Vec<Item> = waiting.iter().filter(|one| is_free(one)).cloned().collect();
-                before.iter().for_each(|one| free.add(one.size));
-                prop_assert_eq!((queue.free(), queue.len()), (free, before.len()));
                 if take == 0 {
                     continue;
                 }
+                let before = waiting.clone();
                 let taken = queue.take(take, usize::MAX);
                 let frames: usize = taken.iter().map(|one| one.size.frames).sum();
                 let last = taken.last().map_or(0, |one| one.size.frames);
                 prop_assert!(frames - last < take, "no more than asked for, but for the last");
-                prop_assert!(taken.iter().all(is_free), "a run that is under way has no turn");
                 for (place, one) in taken.iter().enumerate() {
                     let first = waiting.iter().position(|other| other.run == one.run).unwrap();
                     prop_assert_eq!(&waiting.remove(first), one, "in the order of its run");
@@ -403,13 +335,10 @@ mod tests {
                         }
                     }
                 }
-                under_way.extend(taken);
+                prop_assert_eq!(queue.is_empty(), waiting.is_empty());
             }
-            under_way.iter().for_each(|one| queue.end(&one.tenant, &one.run));
             let rest = queue.take(usize::MAX, usize::MAX);
             prop_assert_eq!(rest.len(), waiting.len());
-            rest.iter().for_each(|one| queue.end(&one.tenant, &one.run));
-            prop_assert!(queue.tenants.is_empty() && queue.turns.is_empty());
         }
     }
 }

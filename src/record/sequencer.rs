@@ -15,7 +15,7 @@ use super::queue::{Queue, QueueLimits, Submission};
 use crate::store::append::{Keys, RunWrite, Session, Writer};
 use crate::store::{self, Failure, Store, StoreError};
 use onrecord_core::chain::Chain;
-use onrecord_core::id::{RunId, TenantId};
+use onrecord_core::id::RunId;
 use onrecord_core::timestamp::Timestamp;
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -43,25 +43,24 @@ const TRIES: u32 = 20;
 /// would fail a batch of others.
 const KEYS_SOUGHT: Duration = Duration::from_secs(1);
 
-/// Batches that are under way at once: while one waits for the disk another is filled.
+/// Batches that are under way at once. A run is always in the same lane, so that its order cannot suffer; while one
+/// lane waits for the disk another fills its batch.
 const LANES: usize = 2;
-/// The same where batches are large: they leave as much to wait for in PostgreSQL as to do here.
-const LANES_OF_LARGE: usize = 4;
 
 /// The sequencer as the rest of the process has it. It ends when this is dropped, once nothing waits any more.
 pub(super) struct Sequencer {
+    lanes: Vec<Lane>,
+}
+
+struct Lane {
     shared: Arc<Shared>,
-    lanes: Mutex<Vec<JoinHandle<()>>>,
+    task: Mutex<Option<JoinHandle<()>>>,
 }
 
 struct Shared {
-    waiting: Mutex<Waiting>,
-    /// Which lane gathers the next batch.
-    gathering: tokio::sync::Mutex<()>,
-    /// What that lane waits for may be there.
+    queue: Mutex<Waiting>,
+    /// Something waits, or it is the end.
     arrived: Notify,
-    /// A large batch waits, or it is the end.
-    crowd: Notify,
     /// Something waits no more.
     room: Notify,
     heads: Heads,
@@ -69,168 +68,45 @@ struct Shared {
 
 struct Waiting {
     queue: Queue<Submission>,
-    /// With how many submissions the next batch is to begin.
+    /// With how many the lane is woken.
     wanted: usize,
-    /// Batches that are under way.
-    writing: usize,
-    company: Company,
     closed: bool,
-}
-
-impl Waiting {
-    /// Whether the next batch is one of large frames, and full.
-    fn is_large(&self) -> bool {
-        let free = self.queue.free();
-        let as_large = free.frames.saturating_mul(BATCH_BYTES / BATCH_FRAMES);
-        free.bytes >= BATCH_BYTES.max(as_large)
-    }
-
-    /// Whether the next batch is to be taken.
-    fn is_ready(&self) -> bool {
-        let lanes = if self.is_large() {
-            LANES_OF_LARGE
-        } else {
-            LANES
-        };
-        self.writing < lanes && self.queue.len() >= self.wanted
-    }
-
-    /// The next batch, if there is something for it.
-    fn take(&mut self) -> Option<Vec<Submission>> {
-        let taken = self.queue.take(BATCH_FRAMES, BATCH_BYTES);
-        if taken.is_empty() {
-            return None;
-        }
-        self.writing += 1;
-        Some(taken)
-    }
 }
 
 impl Shared {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Wakes whoever is to take the next batch, if there is one.
-    fn wake(&self, waiting: &Waiting) {
-        if waiting.is_ready() || waiting.closed {
-            self.arrived.notify_one();
-            if waiting.writing >= LANES {
-                self.crowd.notify_one();
-            }
-        }
-    }
-
-    /// The next batch, with its company where that pays; `None` where nothing more will come.
-    async fn gather(&self) -> Option<Vec<Submission>> {
-        let _turn = self.gathering.lock().await;
-        self.ready().await;
-        let company = {
-            let mut waiting = self.waiting();
-            let before = waiting.queue.len();
-            let wanted = waiting.company.wanted(before);
-            waiting.wanted = wanted.unwrap_or(1);
-            wanted.map(|_| before)
-        };
-        if let Some(before) = company {
-            // Whoever came in time is company, whether all did or not.
-            let _ = tokio::time::timeout(company::WAIT, self.ready()).await;
-            let mut waiting = self.waiting();
-            waiting.wanted = 1;
-            let came = waiting.queue.len().saturating_sub(before);
-            waiting.company.came(came);
-        }
-        self.waiting().take()
-    }
-
-    /// Waits until the next batch is to be taken, or nothing more comes.
-    async fn ready(&self) {
-        loop {
-            {
-                let waiting = self.waiting();
-                if waiting.is_ready() || waiting.closed {
-                    return;
-                }
-            }
-            self.arrived.notified().await;
-        }
-    }
-
-    /// The next large batch, while others are under way; `None` where nothing more will come.
-    async fn gather_large(&self) -> Option<Vec<Submission>> {
-        loop {
-            // Listens before it looks, so that the end is not missed.
-            let mut crowd = pin!(self.crowd.notified());
-            crowd.as_mut().enable();
-            {
-                let mut waiting = self.waiting();
-                let large = waiting.writing >= LANES && waiting.is_large() && waiting.is_ready();
-                if large || waiting.closed {
-                    return waiting.take();
-                }
-            }
-            crowd.await;
-        }
-    }
-
-    /// A lane has nothing of its batch left.
-    fn written(&self, submissions: usize, frames: usize, took: Option<Duration>) {
-        let mut waiting = self.waiting();
-        waiting.writing -= 1;
-        waiting.company.written(submissions, frames, took);
-        self.wake(&waiting);
-    }
-
-    /// Runs have their turns again.
-    fn end<'a>(&self, runs: impl Iterator<Item = &'a (TenantId, RunId)>) {
-        let mut waiting = self.waiting();
-        runs.for_each(|(tenant, run)| waiting.queue.end(tenant, run));
-        self.wake(&waiting);
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Sequencer {
     /// Starts it over a database.
     pub(super) fn start(store: &Store, followed: &Followed, limits: QueueLimits) -> Self {
-        let shared = Arc::new(Shared {
-            waiting: Mutex::new(Waiting {
-                queue: Queue::new(limits),
-                wanted: 1,
-                writing: 0,
-                company: Company::default(),
-                closed: false,
-            }),
-            gathering: tokio::sync::Mutex::new(()),
-            arrived: Notify::new(),
-            crowd: Notify::new(),
-            room: Notify::new(),
-            heads: Heads::new(),
-        });
-        let lanes = (0..LANES_OF_LARGE).map(|lane| {
-            let work = Work {
-                shared: shared.clone(),
-                writer: Writer::new(store),
-                followed: followed.clone(),
-                clock: None,
-                keys_sought_until: None,
-                took: None,
-            };
-            tokio::spawn(work.run(lane >= LANES))
-        });
+        let limits = QueueLimits {
+            frames: limits.frames / LANES,
+            bytes: limits.bytes / LANES,
+        };
+        let lanes = (0..LANES).map(|_| Lane::start(store, followed.clone(), limits));
         Self {
-            lanes: Mutex::new(lanes.collect()),
-            shared,
+            lanes: lanes.collect(),
         }
+    }
+
+    fn lane(&self, run: &RunId) -> &Lane {
+        // The low bits of an id are random.
+        let lane = run.to_bits() % self.lanes.len() as u128;
+        &self.lanes[usize::try_from(lane).unwrap_or(0)]
     }
 
     /// Remembers the chain of a run as it is in the database.
     pub(super) fn remember(&self, chain: Chain) {
-        self.shared.heads.remember(chain);
+        let lane = self.lane(chain.run());
+        lane.shared.heads.remember(chain);
     }
 
     /// Forgets a run that was written to elsewhere.
     pub(super) fn forget(&self, run: &RunId) {
-        self.shared.heads.forget(run);
+        self.lane(run).shared.heads.forget(run);
     }
 
     /// Hands frames over, once there is room if they may `wait`.
@@ -239,9 +115,63 @@ impl Sequencer {
     /// [`RecordError::Busy`]: there is none; [`RecordError::Stopping`]: nothing is taken any more.
     pub(super) async fn submit(
         &self,
-        mut submission: Submission,
+        submission: Submission,
         wait: bool,
     ) -> Result<(), RecordError> {
+        self.lane(&submission.run).submit(submission, wait).await
+    }
+
+    /// Takes nothing more, and ends when everybody who waits has an answer.
+    pub(super) async fn drain(&self) {
+        self.lanes.iter().for_each(Lane::close);
+        for lane in &self.lanes {
+            let task = lane
+                .task
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
+            if let Some(task) = task
+                && let Err(error) = task.await
+            {
+                tracing::error!(%error, "the sequencer broke off");
+            }
+        }
+    }
+}
+
+impl Drop for Sequencer {
+    fn drop(&mut self) {
+        self.lanes.iter().for_each(Lane::close);
+    }
+}
+
+impl Lane {
+    fn start(store: &Store, followed: Followed, limits: QueueLimits) -> Self {
+        let shared = Arc::new(Shared {
+            queue: Mutex::new(Waiting {
+                queue: Queue::new(limits),
+                wanted: 1,
+                closed: false,
+            }),
+            arrived: Notify::new(),
+            room: Notify::new(),
+            heads: Heads::new(),
+        });
+        let work = Work {
+            shared: shared.clone(),
+            writer: Writer::new(store),
+            followed,
+            clock: None,
+            keys_sought_until: None,
+            company: Company::default(),
+        };
+        Self {
+            shared,
+            task: Mutex::new(Some(tokio::spawn(work.run()))),
+        }
+    }
+
+    async fn submit(&self, mut submission: Submission, wait: bool) -> Result<(), RecordError> {
         loop {
             // Listens before it tries, so that no room is missed that is made in between.
             let mut room = pin!(self.shared.room.notified());
@@ -253,7 +183,9 @@ impl Sequencer {
                 }
                 match waiting.queue.push(submission) {
                     Ok(()) => {
-                        self.shared.wake(&waiting);
+                        if waiting.queue.len() >= waiting.wanted {
+                            self.shared.arrived.notify_one();
+                        }
                         return Ok(());
                     }
                     Err(_) if !wait => return Err(RecordError::Busy),
@@ -264,28 +196,10 @@ impl Sequencer {
         }
     }
 
-    /// Takes nothing more, and ends when everybody who waits has an answer.
-    pub(super) async fn drain(&self) {
-        self.close();
-        let lanes = std::mem::take(&mut *self.lanes.lock().unwrap_or_else(PoisonError::into_inner));
-        for lane in lanes {
-            if let Err(error) = lane.await {
-                tracing::error!(%error, "the sequencer broke off");
-            }
-        }
-    }
-
     fn close(&self) {
         self.shared.waiting().closed = true;
         self.shared.arrived.notify_one();
-        self.shared.crowd.notify_waiters();
         self.shared.room.notify_waiters();
-    }
-}
-
-impl Drop for Sequencer {
-    fn drop(&mut self) {
-        self.close();
     }
 }
 
@@ -313,39 +227,56 @@ struct Work {
     clock: Option<(Timestamp, Instant)>,
     /// Until when keys are looked for before they are written.
     keys_sought_until: Option<Instant>,
-    /// How long the last batch took, where it was written.
-    took: Option<Duration>,
+    company: Company,
 }
 
 impl Work {
-    /// `large`: whether it takes large batches only, while others are under way.
-    async fn run(mut self, large: bool) {
-        loop {
-            let taken = if large {
-                self.shared.gather_large().await
-            } else {
-                self.shared.gather().await
-            };
-            let Some(taken) = taken else {
-                return;
-            };
+    async fn run(mut self) {
+        let mut left: Vec<Group> = Vec::new();
+        while !left.is_empty() || self.waiting(1).await {
+            self.company().await;
+            let mut groups = std::mem::take(&mut left);
+            let taken = self.shared.waiting().queue.take(BATCH_FRAMES, BATCH_BYTES);
             self.shared.room.notify_waiters();
-            let submissions = taken.len();
             let frames = taken.iter().map(|one| one.frames.len()).sum();
-            let mut left = gather(taken);
-            while !left.is_empty() {
-                for part in self.parts(std::mem::take(&mut left)) {
-                    let place = |group: &Group| (group.tenant.clone(), group.run.clone());
-                    let runs: Vec<_> = part.iter().map(place).collect();
-                    let again = self.attempt(part).await;
-                    let is_left = |run: &RunId| again.iter().any(|group| group.run == *run);
-                    self.shared
-                        .end(runs.iter().filter(|(_, run)| !is_left(run)));
-                    left.extend(again);
+            self.company.taken(taken.len(), frames);
+            gather(&mut groups, taken);
+            for part in self.parts(groups) {
+                left.extend(self.attempt(part).await);
+            }
+        }
+    }
+
+    /// Waits until so many submissions do, or nothing more is taken; false where none waits.
+    async fn waiting(&self, wanted: usize) -> bool {
+        loop {
+            {
+                let waiting = self.shared.waiting();
+                if waiting.queue.len() >= wanted || waiting.closed {
+                    return !waiting.queue.is_empty();
                 }
             }
-            self.shared.written(submissions, frames, self.took.take());
+            self.shared.arrived.notified().await;
         }
+    }
+
+    /// Waits for company where that pays.
+    async fn company(&mut self) {
+        let (before, wanted) = {
+            let mut waiting = self.shared.waiting();
+            let before = waiting.queue.len();
+            let Some(wanted) = self.company.wanted(before) else {
+                return;
+            };
+            waiting.wanted = wanted;
+            (before, wanted)
+        };
+        // Whoever came in time is company, whether all did or not.
+        let _ = tokio::time::timeout(company::WAIT, self.waiting(wanted)).await;
+        let mut waiting = self.shared.waiting();
+        waiting.wanted = 1;
+        self.company
+            .came(waiting.queue.len().saturating_sub(before));
     }
 
     /// What can be written at once: all whose heads are remembered, all that are locked first, and each that goes
@@ -373,7 +304,7 @@ impl Work {
         let began = Instant::now();
         let work = self.write(&mut groups, lock, &mut tried, &mut sent);
         match tokio::time::timeout(BATCH_TIME, work).await {
-            Ok(Ok(())) => self.took = Some(began.elapsed()),
+            Ok(Ok(())) => self.company.written(began.elapsed()),
             Ok(Err(failed)) => self.failed(&mut groups, tried, sent, failed).await,
             Err(_) => {
                 let failed = Failed::from(StoreError::timed_out());

@@ -2,14 +2,14 @@
 
 use super::open::state_of;
 use super::{RecordError, Recorder, commit};
-use crate::ledger::{self, later};
+use crate::ledger::{self, Statement, later};
 use crate::store;
 pub use crate::store::run_heads::HeadsEvery;
 use onrecord_core::id::TenantId;
 use onrecord_core::statement::{FRAMES_SUBJECT, Predicate, RunHead};
 
 /// Runs of one transaction, while which other entries of the tenant's ledger wait.
-const TOGETHER: u32 = 100;
+const TOGETHER: u32 = 256;
 
 impl Recorder {
     /// Enters a `run-head` for every open run that is due. Returns how many. What hinders one tenant does not hinder the
@@ -54,7 +54,8 @@ impl Recorder {
         // No run is sealed while it is held, and no other process states heads. Appends go on: what was read of a run stays
         // true of its first frames.
         let mut locked = store::tenants::lock(&mut tx, tenant).await?;
-        let mut stated = Vec::new();
+        let mut at = ledger::next_time(&locked)?;
+        let mut heads = Vec::new();
         for row in store::run_heads::due(&mut tx, tenant, every, TOGETHER).await? {
             let chain = match row {
                 Ok(row) => row.chain,
@@ -63,19 +64,33 @@ impl Recorder {
                     continue;
                 }
             };
-            let behind = |behind_ms| RecordError::ClockBehind { behind_ms };
-            let at = later(ledger::next_time(&locked)?, chain.last_at()).map_err(behind)?;
+            // Not before the last entry, nor before the frames that it states.
+            match later(at, chain.last_at()) {
+                Ok(time) => at = time,
+                Err(behind_ms) => {
+                    tracing::error!(run = %chain.run(), behind_ms, "how far a run is cannot be stated: the database's clock is behind it");
+                    continue;
+                }
+            }
             let state = state_of(&chain);
-            let (run, size) = (state.run.clone(), state.size);
-            let head = Predicate::RunHead(RunHead { at, state });
-            let subject = Some((FRAMES_SUBJECT, chain.file_digest()));
-            let entry = ledger::append(&mut tx, &mut locked, &self.vault, &head, subject).await?;
-            stated.push((run, size, entry.index));
+            heads.push((Predicate::RunHead(RunHead { at, state }), chain));
         }
-        if stated.is_empty() {
+        if heads.is_empty() {
             return Ok(0);
         }
+        let statements: Vec<Statement<'_>> = heads
+            .iter()
+            .map(|(predicate, chain)| Statement {
+                predicate,
+                subject: Some((FRAMES_SUBJECT, chain.file_digest())),
+            })
+            .collect();
+        let entries = ledger::append_many(&mut tx, &mut locked, &self.vault, &statements).await?;
         ledger::checkpoint(&mut tx, &locked, &keys).await?;
+        let pairs = heads.iter().zip(&entries);
+        let stated: Vec<_> = pairs
+            .map(|((_, chain), entry)| (chain.run().clone(), chain.size(), entry.index))
+            .collect();
         store::run_heads::update(&mut tx, tenant, &stated).await?;
         // A crash before this line leaves the ledger as it was, and the runs are due still; after it they are stated.
         commit(tx).await?;

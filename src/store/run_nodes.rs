@@ -11,6 +11,7 @@ use onrecord_core::id::RunId;
 use onrecord_core::merkle::Frontier;
 use sqlx::Row as _;
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// The lowest level that is kept: lower nodes are hashed from the 64 frames that they are of. It adds a row for 32 frames.
 pub(crate) const LEVEL: u8 = 6;
@@ -37,35 +38,52 @@ pub(crate) fn completed(before: &Frontier, frames: &[NewFrame]) -> Vec<Node> {
     nodes
 }
 
-/// The hashes of the frames in the places from `from` to below `to`, and of `wanted` nodes that are kept: those of them
-/// that are there, by level and index.
+/// What is read of a run for a proof.
+pub(crate) struct Read {
+    /// Hashes of frames (level 0) and of nodes that are kept, by level and index: those that are there.
+    pub(crate) nodes: HashMap<(u8, u64), Hash>,
+    /// The bytes of the frame that is to be proven.
+    pub(crate) frame: Option<Vec<u8>>,
+}
+
+/// Reads the frame at a place, the hashes of those around it, and nodes that are kept.
+///
+/// Places are listed and not said as a range: the planner takes a range that it does not know for much of the table, and
+/// plans anew each time, which takes longer than reading does.
 pub(crate) async fn read(
     tx: &mut Tx,
     run: &RunId,
-    (from, to): (u64, u64),
+    seq: u64,
+    around: Range<u64>,
     wanted: &[(u8, u64)],
-) -> Result<HashMap<(u8, u64), Hash>, StoreError> {
+) -> Result<Read, StoreError> {
     let rows = sqlx::query(
-        "select 0::smallint as level, seq as idx, sha256('\\x00'::bytea || bytes) as hash
-           from frames where run = $1 and seq >= $2 and seq < $3
+        "select 0::smallint as level, seq as idx, sha256('\\x00'::bytea || bytes) as hash, case when seq = $2 then bytes end as frame
+           from frames where run = $1 and seq = any($3)
          union all
-         select node.level, node.idx, node.hash from unnest($4::smallint[], $5::bigint[]) as wanted (level, idx),
+         select node.level, node.idx, node.hash, null from unnest($4::smallint[], $5::bigint[]) as wanted (level, idx),
            lateral (select * from run_nodes where run = $1 and level = wanted.level and idx = wanted.idx limit 1) as node",
     )
     .bind(Uuid::from(run))
-    .bind(signed(from))
-    .bind(signed(to))
+    .bind(signed(seq))
+    .bind(around.map(signed).collect::<Vec<_>>())
     .bind(wanted.iter().map(|(level, _)| i16::from(*level)).collect::<Vec<_>>())
     .bind(wanted.iter().map(|(_, index)| signed(*index)).collect::<Vec<_>>())
     .fetch_all(&mut **tx)
     .await?;
-    rows.iter()
-        .map(|row| {
-            let level = u8::try_from(row.try_get::<i16, _>("level")?)
-                .map_err(|_| contradiction("run_nodes", "level", run))?;
-            let index = unsigned(row.try_get("idx")?, "run_nodes", "idx")?;
-            let hash = hash(row.try_get("hash")?, "run_nodes", "hash")?;
-            Ok(((level, index), hash))
-        })
-        .collect()
+    let mut read = Read {
+        nodes: HashMap::with_capacity(rows.len()),
+        frame: None,
+    };
+    for row in &rows {
+        let level = u8::try_from(row.try_get::<i16, _>("level")?)
+            .map_err(|_| contradiction("run_nodes", "level", run))?;
+        let index = unsigned(row.try_get("idx")?, "run_nodes", "idx")?;
+        let hash = hash(row.try_get("hash")?, "run_nodes", "hash")?;
+        read.nodes.insert((level, index), hash);
+        if let Some(frame) = row.try_get("frame")? {
+            read.frame = Some(frame);
+        }
+    }
+    Ok(read)
 }

@@ -125,8 +125,8 @@ async fn a_report_says_what_is_there_and_who_did_what() {
         (&json!(8), &json!(8), &json!(0))
     );
     let expected = [
-        ("keyadded", ""),
-        ("keyadded", ""),
+        ("key-added", ""),
+        ("key-added", ""),
         ("opened", ""),
         ("read", "a auditor"),
         ("held", "a compliance"),

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 /// What somebody did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Deed {
     /// The run was opened.
     Opened,

@@ -3,7 +3,9 @@
 use super::{LIMITS, remarks};
 use crate::export::RunReport;
 use onrecord_core::account::Calls;
+use onrecord_core::digest::Hash;
 use onrecord_core::frame::Actor;
+use std::collections::BTreeSet;
 use std::fmt::{Display, Write as _};
 
 const STYLE: &str = "
@@ -16,8 +18,8 @@ p, ul { margin: .4rem 0 }
 .state { font-weight: 600 }
 .aside { color: #555; font-size: .87rem }
 table { border-collapse: collapse; width: 100%; font-size: .87rem }
-th, td { text-align: left; vertical-align: top; padding: .3rem .7rem .3rem 0; border-bottom: 1px solid #ddd }
-thead th { border-bottom: 1px solid #1a1a1a }
+th, td { text-align: left; vertical-align: top; padding: .3rem .7rem .3rem 0; border-bottom: 1px solid #ddd; overflow-wrap: anywhere }
+thead th { border-bottom: 1px solid #1a1a1a; overflow-wrap: normal }
 tbody th { font-weight: 500; white-space: nowrap; padding-right: 1.5rem }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums }
 .code { font-family: ui-monospace, monospace; font-size: .92em; overflow-wrap: anywhere }
@@ -189,25 +191,30 @@ fn custody(out: &mut String, report: &RunReport) {
             "Signed by key",
         ],
     );
+    let mut keys = BTreeSet::new();
     for event in &report.custody.events {
         let by = event
             .by
             .as_ref()
             .map_or_else(|| "the store".to_owned(), actor);
-        let what = text(&event.what.as_str());
+        keys.insert(event.keyid);
         row(
             out,
             &[
                 event.index.to_string(),
                 time(&event.at),
-                what,
+                text(&event.what.as_str()),
                 by,
                 text(&event.detail),
-                code(&event.keyid),
+                short(&event.keyid),
             ],
         );
     }
-    out.push_str("</tbody>\n</table>\n");
+    out.push_str("</tbody>\n</table>\n<h3>Keys that signed it</h3>\n<ul>\n");
+    for key in keys {
+        let _ = writeln!(out, "<li>{}</li>", code(&key));
+    }
+    out.push_str("</ul>\n");
     if let Some(heads) = &report.custody.heads {
         let _ = writeln!(
             out,
@@ -278,6 +285,11 @@ fn actor(actor: &Actor) -> String {
 
 fn code(value: &(impl Display + ?Sized)) -> String {
     format!("<span class=\"code\">{}</span>", text(value))
+}
+
+/// Enough of a key's id to find it in the list of keys.
+fn short(key: &Hash) -> String {
+    code(&format!("{}…", &key.hex()[..16]))
 }
 
 fn time(value: &impl Display) -> String {
