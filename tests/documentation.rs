@@ -164,7 +164,7 @@ fn vectors_that_pages_name_exist() {
 }
 
 fn is_line_of_trust(word: &str) -> bool {
-    ["seal-key", "agent-key", "time-anchor"].contains(&word)
+    ["seal-key", "agent-key", "time-anchor", "time-authority"].contains(&word)
 }
 
 #[test]
