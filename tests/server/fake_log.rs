@@ -118,7 +118,8 @@ impl FakeLog {
 
     pub fn seal(&mut self, number: u64, size: u64) {
         let (at, previous) = (self.now(), self.last_seal());
-        let open_index = self.entries.iter().position(
+        // The last one, which in a long log is near.
+        let open_index = self.entries.iter().rposition(
             |entry| matches!(says(entry), Predicate::RunOpen(open) if open.run_no == number),
         );
         self.add(&Predicate::RunSeal(RunSeal {
