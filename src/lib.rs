@@ -3,14 +3,17 @@
 //! The rooms of the house, and who sees what, are in `docs/ARCHITECTURE.md`.
 
 pub mod access;
+pub mod anchor;
 pub mod audit;
 pub mod cli;
 pub mod client;
+mod durable;
 pub mod export;
 pub mod gate;
 pub mod http;
 pub mod import;
 pub mod ledger;
+mod listen;
 pub mod monitor;
 pub mod postgres;
 mod query;
@@ -21,3 +24,4 @@ pub mod rotation;
 pub mod start;
 pub mod store;
 pub mod vault;
+pub mod witness;

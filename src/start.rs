@@ -1,8 +1,10 @@
 //! Starting a server: the database, the keys, the first tenant and its token.
 
+use crate::anchor::{self, AnchorError, Anchors};
 use crate::http::body::Memory;
 use crate::http::{App, BODY_IDLE, BODY_MEMORY_MIB, Streams, UPLOAD_BYTES, VERIFICATIONS};
 use crate::postgres::{Cluster, Durability, PostgresError};
+pub use crate::record::stated::HeadsEvery;
 use crate::record::{RecordError, Recorder, Rules};
 use crate::redact::{Literals, RuleError};
 use crate::store::{Store, StoreError};
@@ -48,6 +50,8 @@ pub struct Config {
     pub redaction: bool,
     /// File of literal secrets, one a line.
     pub literals: Option<PathBuf>,
+    /// Who is told of the ledgers.
+    pub anchors: anchor::Config,
 }
 
 impl Config {
@@ -90,6 +94,9 @@ pub enum StartError {
     /// The first tenant.
     #[error(transparent)]
     Record(#[from] RecordError),
+    /// Witnesses, the authority, or what was published.
+    #[error(transparent)]
+    Anchor(#[from] AnchorError),
     /// The token's file.
     #[error("cannot write {path}: {source}")]
     Token {
@@ -142,6 +149,8 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
     recorder.ready().await?;
     recorder.check_keys().await?;
     recorder.finish_rotations().await?;
+    let anchors = Anchors::new(recorder.clone(), &config.anchors, &config.data_dir)?;
+    anchors.check().await?;
     let token = match first_token(&recorder, config).await? {
         Some(token) => {
             let path = config.data_dir.join(TOKEN_FILE);
@@ -162,6 +171,7 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
         verifications: Arc::new(Semaphore::new(VERIFICATIONS)),
         streams: Streams::default(),
         finality: Default::default(),
+        anchors: Arc::new(anchors),
     };
     Ok(Started {
         app,

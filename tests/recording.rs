@@ -219,7 +219,7 @@ async fn one_run_that_cannot_be_sealed_does_not_hinder_the_others() {
         .execute(&mut connection)
         .await
         .unwrap();
-    assert_eq!(server.app.recorder.seal_idle(0).await.unwrap(), 1);
+    assert_eq!(server.app.recorder.seal_idle(Some(0)).await.unwrap(), 1);
     let path = format!("/v1/runs/{good}/seal");
     let (status, seal) = server.send(&server.owner, "GET", &path, &Value::Null).await;
     assert_eq!(

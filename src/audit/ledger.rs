@@ -1,9 +1,10 @@
 //! The ledger of a tenant: its entries by the verifier's rules, and every table beside them against the entries.
 
 use super::found::{At, Found};
+use super::nodes::Nodes;
 use crate::store::StoreError;
-use crate::store::audit::{EntryRow, KeyRow, NodeRow, Reader, RunMark, TenantRow, checkpoint_row};
-use onrecord_core::digest::{Hash, leaf_hash, node_hash};
+use crate::store::audit::{EntryRow, KeyRow, Reader, RunMark, TenantRow, checkpoint_row};
+use onrecord_core::digest::{Hash, leaf_hash};
 use onrecord_core::id::RunId;
 use onrecord_core::merkle::Frontier;
 use onrecord_core::statement::{Key, KeyAction, KeyRole, Predicate, Signed};
@@ -66,15 +67,27 @@ pub(super) async fn check(
         );
     }
     drop(entries);
-    check_nodes(reader, &said.leaves, found).await?;
+    let nodes = Nodes {
+        table: "ledger_nodes",
+        level: 0,
+        all: true,
+    };
+    nodes
+        .check(reader.nodes().await?, said.leaves.clone(), found)
+        .await?;
     check_checkpoints(reader, &row, &said.leaves, trust.as_ref(), found).await?;
     check_tenant(&row, &walk, &said, found);
     check_keys(&keys, &said, found);
-    for rules in reader.rules().await? {
-        let at = At::of("redaction_rules", "document").index(rules.index);
-        match said.policies.get(&rules.index) {
-            Some(digest) => found.digest(at, &Hash::of(&[&rules.document]).0, digest),
-            None => found.surplus(at, format!("no entry is about version {}", rules.version)),
+    for (table, documents) in [
+        ("redaction_rules", reader.rules().await?),
+        ("settings", reader.settings().await?),
+    ] {
+        for row in documents {
+            let at = At::of(table, "document").index(row.index);
+            match said.policies.get(&row.index) {
+                Some(digest) => found.digest(at, &Hash::of(&[&row.document]).0, digest),
+                None => found.surplus(at, format!("no entry is about version {}", row.version)),
+            }
         }
     }
     let runs = reader.runs().await?;
@@ -187,63 +200,6 @@ impl Said {
     }
 }
 
-/// Every complete node of the tree, level by level.
-async fn check_nodes(
-    reader: &mut Reader,
-    leaves: &[Hash],
-    found: &mut Found,
-) -> Result<(), StoreError> {
-    let mut rows = reader.nodes().await?;
-    let (mut level, mut nodes) = (0_i16, leaves.to_vec());
-    let mut next = 0_usize;
-    let at = |column, index: i64| At::of("ledger_nodes", column).index(index);
-    loop {
-        let row = match rows.next().await? {
-            Some(row) => Some(NodeRow::read(&row)?),
-            None => None,
-        };
-        // What the tree has before the row that comes.
-        while !nodes.is_empty() {
-            let here = row
-                .as_ref()
-                .and_then(|row| (row.level == level).then(|| usize::try_from(row.index).ok())?);
-            let until = here.unwrap_or(nodes.len()).min(nodes.len());
-            for index in next..until {
-                let cause = format!("no node {index} of level {level}");
-                found.missing(at("hash", i64::try_from(index).unwrap_or(i64::MAX)), cause);
-            }
-            next = next.max(until);
-            if row.as_ref().is_some_and(|row| row.level <= level) {
-                break;
-            }
-            let pairs = nodes.as_chunks::<2>().0;
-            nodes = pairs
-                .iter()
-                .map(|[left, right]| node_hash(left, right))
-                .collect();
-            (level, next) = (level + 1, 0);
-        }
-        let Some(row) = row else { return Ok(()) };
-        let place = usize::try_from(row.index).ok();
-        match place
-            .filter(|place| row.level == level && *place == next)
-            .and_then(|place| nodes.get(place))
-        {
-            Some(hash) => {
-                found.digest(at("hash", row.index), &row.hash, hash);
-                next += 1;
-            }
-            None => {
-                let cause = format!(
-                    "the tree has no complete node {} of level {}",
-                    row.index, row.level
-                );
-                found.surplus(at("idx", row.index), cause);
-            }
-        }
-    }
-}
-
 /// Every checkpoint: form, origin, root, and signatures where a log is pinned.
 async fn check_checkpoints(
     reader: &mut Reader,
@@ -252,6 +208,7 @@ async fn check_checkpoints(
     trust: Option<&Trust>,
     found: &mut Found,
 ) -> Result<(), StoreError> {
+    let mut cosignatures = reader.cosignatures().await?;
     let mut rows = reader.checkpoints().await?;
     let (mut tree, mut rest) = (Frontier::new(), leaves.iter());
     let mut last = 0;
@@ -259,7 +216,8 @@ async fn check_checkpoints(
         let (size, note) = checkpoint_row(&row)?;
         last = size;
         let at = At::of("checkpoints", "note").index(size);
-        let signed = match SignedCheckpoint::read(note, trust) {
+        let cosigned = cosignatures.remove(&size).unwrap_or_default();
+        let signed = match SignedCheckpoint::read(&format!("{note}{cosigned}"), trust) {
             Ok(signed) => signed,
             Err(cause) => {
                 found.rule(Code::Checkpoint, at, cause);

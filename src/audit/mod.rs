@@ -4,8 +4,10 @@
 //! and column follows from the bytes under a hash or a signature. Each ledger is read as it is at one moment, and so is each
 //! run, so that what is written meanwhile is no contradiction.
 
+mod chain;
 mod found;
 mod ledger;
+mod nodes;
 mod payloads;
 mod run;
 mod state;

@@ -1,19 +1,19 @@
 //! A run: its frames linked again by the rule that placed them, every column against the canonical bytes, its row against the
-//! chain, and what the ledger says of it against all of these.
+//! chain, and what the ledger says of it against all of these. Here it is read, page by page.
 
+use super::chain::{Frames, NODE_LEVEL, Proofs, check_stated, columns, signed};
 use super::found::{At, Found};
 use super::ledger::Ledger;
+use super::nodes::Nodes;
 use super::payloads::{self, Payloads};
 use crate::store::StoreError;
-use crate::store::audit::{FrameRow, PayloadRow, Reader, RunColumns};
+use crate::store::audit::{FrameRow, PayloadRow, Reader};
 use bytes::Bytes;
-use onrecord_core::chain::{Chain, Fault, Seen};
-use onrecord_core::digest::Hash;
-use onrecord_core::frame::{Frame, Rel};
+use onrecord_core::chain::{Chain, Fault};
+use onrecord_core::frame::Frame;
 use onrecord_core::id::{RunId, TenantId};
-use onrecord_core::statement::{Predicate, Signed, State};
-use onrecord_verify::{Code, SignedFrames};
-use std::collections::BTreeMap;
+use onrecord_core::statement::{Predicate, Signed};
+use onrecord_verify::Code;
 use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,11 +36,11 @@ pub(super) struct Meter {
 }
 
 /// A statement about the run.
-struct Entry {
-    index: i64,
-    bytes: Vec<u8>,
-    signed: Signed,
-    says: Predicate,
+pub(super) struct Entry {
+    pub(super) index: i64,
+    pub(super) bytes: Vec<u8>,
+    pub(super) signed: Signed,
+    pub(super) says: Predicate,
 }
 
 /// Reads a run as it is at one moment.
@@ -94,7 +94,7 @@ pub(super) async fn check(
         from = to;
     }
     let Reading {
-        state,
+        mut state,
         payloads: _,
         mut found,
     } = reading;
@@ -107,7 +107,23 @@ pub(super) async fn check(
     for row in reader.payloads(run, size, None).await? {
         payloads::surplus(&row, &mut found);
     }
-    state.finish(&row, &entries, &mut found);
+    if !state.broken {
+        let nodes = std::mem::take(&mut state.nodes);
+        let kept = Nodes {
+            table: "run_nodes",
+            level: i16::from(NODE_LEVEL),
+            // Runs of before there was the table have none.
+            all: false,
+        };
+        kept.check(reader.run_nodes(run).await?, nodes, &mut found)
+            .await?;
+    }
+    check_stated(reader.stated(run).await?, &entries, &mut found);
+    let proofs = Proofs {
+        own: row.seal_proof.clone(),
+        cosigned: reader.cosigned_proof(run).await?,
+    };
+    state.finish(&row, &proofs, &entries, &mut found);
     Ok(found)
 }
 
@@ -179,7 +195,7 @@ impl Reading {
     fn look(&mut self, page: &Page, (from, to): (u64, u64)) {
         let rows: Vec<Read<'_>> = read_all(&page.frames);
         let mut payloads = page.payloads.iter().peekable();
-        let mut expected = i64::try_from(from).unwrap_or(i64::MAX);
+        let mut expected = signed(from);
         for read in rows {
             let Ok(row) = read.row else {
                 let at = At::of("frames", "bytes").seq(expected);
@@ -213,10 +229,7 @@ impl Reading {
             self.payloads
                 .look(&frame, row.seq, &mut payloads, &mut self.found);
         }
-        self.state.gap(
-            (expected, i64::try_from(to).unwrap_or(i64::MAX)),
-            &mut self.found,
-        );
+        self.state.gap((expected, signed(to)), &mut self.found);
         payloads.for_each(|row| payloads::surplus(row, &mut self.found));
     }
 }
@@ -254,285 +267,4 @@ fn read_all(rows: &[Bytes]) -> Vec<Read<'_>> {
             .flat_map(|part| part.join().unwrap_or_default())
             .collect()
     })
-}
-
-/// Every column against the bytes.
-fn columns(row: &FrameRow<'_>, frame: &Frame<'_>, found: &mut Found) {
-    let at = |column| At::of("frames", column).seq(row.seq);
-    found.column(at("at"), row.at, frame.at.micros());
-    found.column(at("kind"), row.kind, frame.kind.as_str());
-    found.column(at("key"), row.key, &*frame.key);
-    let turn = frame
-        .turn
-        .map(|turn| i32::try_from(turn).unwrap_or(i32::MAX));
-    found.column(at("turn"), row.turn, turn);
-    let answers = frame.links().iter().find(|link| link.rel == Rel::Answers);
-    let answers = answers.and_then(|link| link.seq);
-    let answers = answers.map(|seq| i64::try_from(seq).unwrap_or(i64::MAX));
-    found.column(at("answers"), row.answers, answers);
-}
-
-/// The chain as it is built again.
-struct Frames {
-    chain: Chain,
-    seen: Seen,
-    signed: SignedFrames,
-    ledger: Arc<Ledger>,
-    first: Option<First>,
-    /// Head and root at the sizes that the ledger speaks of.
-    wanted: BTreeMap<u64, Option<(Hash, Hash)>>,
-    /// Whether something is not the next frame: nothing after it is known.
-    broken: bool,
-}
-
-/// What the run's row repeats of frame 0.
-struct First {
-    hash: Hash,
-    /// SHA-256 of the line with its newline.
-    line: Hash,
-    key: String,
-    agent: Option<String>,
-}
-
-impl Frames {
-    fn new(tenant: TenantId, run: RunId, ledger: Arc<Ledger>, entries: &[Entry]) -> Self {
-        let states = entries.iter().filter_map(|entry| state_of(&entry.says));
-        Self {
-            chain: Chain::new(tenant, run),
-            seen: Seen::default(),
-            signed: SignedFrames::default(),
-            ledger,
-            first: None,
-            wanted: states.map(|state| (state.size, None)).collect(),
-            broken: false,
-        }
-    }
-
-    /// Places without a frame.
-    fn gap(&mut self, (from, to): (i64, i64), found: &mut Found) {
-        if from < to {
-            self.broken = true;
-            let cause = match to - from {
-                1 => "there is no such frame".to_owned(),
-                count => format!("there are no {count} frames from here on"),
-            };
-            found.missing(At::of("frames", "seq").seq(from), cause);
-        }
-    }
-
-    fn extend(&mut self, frame: &Frame<'_>, row: &FrameRow<'_>, found: &mut Found) {
-        if self.broken {
-            return;
-        }
-        if let Err(fault) = self
-            .chain
-            .extend_read(frame, row.bytes, Some(&mut self.seen))
-        {
-            self.broken = true;
-            let seq = i64::try_from(fault.seq).unwrap_or(i64::MAX);
-            found.rule(
-                fault.code.into(),
-                At::of("frames", "bytes").seq(seq),
-                fault.detail,
-            );
-            return;
-        }
-        let first = self.first.get_or_insert_with(|| First {
-            hash: self.chain.head(),
-            line: Hash::of(&[row.bytes, b"\n"]),
-            key: frame.key.clone().into_owned(),
-            agent: agent(frame),
-        });
-        let trust = self.ledger.trust.as_ref();
-        let findings = self.signed.read(frame, row.bytes, Some(&first.hash), trust);
-        found.rules(At::of("frames", "bytes").seq(row.seq), findings);
-        if let Some(wanted) = self.wanted.get_mut(&self.chain.size()) {
-            *wanted = Some((self.chain.head(), self.chain.root()));
-        }
-    }
-
-    /// The run's row, and the ledger's entries, against the frames.
-    fn finish(self, row: &RunColumns, entries: &[Entry], found: &mut Found) {
-        self.check_opening(row, entries, found);
-        self.check_states(entries, found);
-        self.check_seal(row, entries, found);
-        let erased: u64 = entries.iter().map(|entry| erased(&entry.says)).sum();
-        found.column(
-            At::of("runs", "erased"),
-            row.erased,
-            i64::try_from(erased).unwrap_or(i64::MAX),
-        );
-        if !self.broken {
-            self.check_row(row, found);
-        }
-    }
-
-    fn check_row(&self, row: &RunColumns, found: &mut Found) {
-        let at = |column| At::of("runs", column);
-        let chain = &self.chain;
-        found.digest(at("head"), &row.head, &chain.head());
-        let saved = Chain::from_bytes(&row.chain).map(|saved| saved.to_bytes());
-        if saved.as_ref() != Some(&chain.to_bytes()) {
-            let cause = "it is not the state of the run's frames";
-            found.push(
-                super::found::COLUMN,
-                onrecord_verify::Status::Altered,
-                at("chain"),
-                cause,
-            );
-        }
-        let last_at = chain.last_at().map(|at| at.micros());
-        found.column(at("last_at"), Some(row.last_at), last_at);
-        let outcome = chain.outcome().map(|status| status.as_str());
-        found.column(at("outcome"), row.outcome.as_deref(), outcome);
-        found.column(at("ended"), row.ended, chain.ended());
-        if let Some(opened) = chain.opened() {
-            found.column(at("opened_at"), row.opened_at, opened.at.micros());
-            let run_no = i64::try_from(opened.run_no).unwrap_or(i64::MAX);
-            found.column(at("run_no"), row.run_no, run_no);
-            let origin = opened.ledger.as_str();
-            if origin != self.ledger.origin {
-                let cause = format!(
-                    "it names ledger {origin}, the tenant's is {}",
-                    self.ledger.origin
-                );
-                found.rule(Code::FrameScope, At::of("frames", "bytes").seq(0), cause);
-            }
-        }
-        if let Some(first) = &self.first {
-            found.column(at("agent"), &row.agent, &first.agent);
-            let key = row.open_key.as_deref().unwrap_or(OWN_KEY);
-            found.column(at("open_key"), key, &*first.key);
-        }
-    }
-
-    fn check_opening(&self, row: &RunColumns, entries: &[Entry], found: &mut Found) {
-        let at = At::of("runs", "open_index").index(row.open_index);
-        let opening = entries.iter().find(|entry| entry.index == row.open_index);
-        let (Some(entry), Some(Predicate::RunOpen(open))) =
-            (opening, opening.map(|entry| &entry.says))
-        else {
-            found.missing(at, "no entry at this index opens the run");
-            return;
-        };
-        found.column(
-            At::of("runs", "run_no"),
-            row.run_no,
-            i64::try_from(open.run_no).unwrap_or(i64::MAX),
-        );
-        if let Some(first) = &self.first
-            && entry.signed.digest != first.line
-        {
-            found.rule(Code::RunOpen, at, "the opening's subject is not frame 0");
-        }
-    }
-
-    /// Heads, openings and erasures name frames that are here. Seals have rules of their own.
-    fn check_states(&self, entries: &[Entry], found: &mut Found) {
-        for entry in entries {
-            let (Some(state), false) = (
-                state_of(&entry.says),
-                matches!(entry.says, Predicate::RunSeal(_)),
-            ) else {
-                continue;
-            };
-            let code = match entry.says {
-                Predicate::RunOpen(_) => Code::RunOpen,
-                _ => Code::RunHead,
-            };
-            let at = At::of("ledger_entries", "bytes").index(entry.index);
-            match self.wanted.get(&state.size).copied().flatten() {
-                Some(here) if here != (state.head, state.root) => {
-                    let cause = format!(
-                        "it names other frames than the first {} that are here",
-                        state.size
-                    );
-                    found.rule(code, at, cause);
-                }
-                None if !self.broken => {
-                    let cause = format!(
-                        "the ledger knows {} frames, {} are here",
-                        state.size,
-                        self.chain.size()
-                    );
-                    found.rule(code, at, cause);
-                }
-                _ => {}
-            }
-        }
-    }
-
-    fn check_seal(&self, row: &RunColumns, entries: &[Entry], found: &mut Found) {
-        let seal = entries
-            .iter()
-            .find(|entry| matches!(entry.says, Predicate::RunSeal(_)));
-        let at = |column| At::of("runs", column);
-        let (said, index) = match seal.map(|entry| (&entry.says, entry.index)) {
-            Some((Predicate::RunSeal(said), index)) => (Some(said), Some(index)),
-            _ => (None, None),
-        };
-        found.column(at("seal_index"), row.seal_index, index);
-        found.column(
-            at("sealed_at"),
-            row.sealed_at,
-            said.map(|said| said.sealed_at.micros()),
-        );
-        found.column(at("seal_proof"), row.seal_proof.is_some(), said.is_some());
-        let Some(seal) = seal.filter(|_| !self.broken) else {
-            return;
-        };
-        let trust = self.ledger.trust.as_ref();
-        let mut findings = onrecord_verify::check_seal(
-            &seal.bytes,
-            row.seal_proof.as_deref(),
-            (&self.chain, self.chain.file_digest()),
-            trust,
-        );
-        // How many witnesses had cosigned, and when, says nothing of the database.
-        findings.retain(|one| !matches!(one.code, Code::WitnessQuorum | Code::TimeAnchor));
-        found.rules(at("seal_proof").index(seal.index), findings);
-        let proof = row.seal_proof.as_deref();
-        if let Some(proof) =
-            proof.and_then(|proof| onrecord_core::note::TlogProof::parse(proof).ok())
-            && let Ok(signed) = onrecord_verify::SignedCheckpoint::read(&proof.checkpoint, None)
-        {
-            let index = i64::try_from(proof.index).unwrap_or(i64::MAX);
-            found.column(at("seal_proof"), index, seal.index);
-            // A checkpoint of after this ledger was read is not known here.
-            let root = self.ledger.copy.root_at(signed.checkpoint.size);
-            if root.is_some_and(|root| root != signed.checkpoint.root) {
-                found.rule(
-                    Code::SplitView,
-                    at("seal_proof"),
-                    "it leads to another root than the ledger's",
-                );
-            }
-        }
-    }
-}
-
-/// The key of a session whose writer gave none.
-const OWN_KEY: &str = "onrecord/session";
-
-fn agent(frame: &Frame<'_>) -> Option<String> {
-    let body: serde_json::Value = serde_json::from_str(frame.body).ok()?;
-    body.get("agent")?.as_str().map(str::to_owned)
-}
-
-/// The frames that a statement names.
-fn state_of(says: &Predicate) -> Option<&State> {
-    match says {
-        Predicate::RunOpen(one) => Some(&one.state),
-        Predicate::RunHead(one) => Some(&one.state),
-        Predicate::RunSeal(one) => Some(&one.state),
-        Predicate::Erasure(one) => Some(&one.state),
-        _ => None,
-    }
-}
-
-fn erased(says: &Predicate) -> u64 {
-    match says {
-        Predicate::Erasure(erasure) => erasure.count,
-        _ => 0,
-    }
 }

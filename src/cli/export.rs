@@ -6,7 +6,7 @@ use crate::client::Client;
 use anyhow::bail;
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Arguments of `onrecord export`.
 #[derive(Clone, Debug, clap::Args)]
@@ -60,14 +60,7 @@ pub async fn run(args: ExportArgs, client: Client) -> anyhow::Result<()> {
         ),
     };
     let output = args.output.unwrap_or_else(|| PathBuf::from(name));
-    if output.as_os_str() == "-" {
-        if args.json {
-            bail!("standard output takes the bundle or the JSON: give -o FILE with --json");
-        }
-        client.print(&path).await?;
-        return Ok(());
-    }
-    if args.turn.is_none() {
+    if args.turn.is_none() && output.as_os_str() != "-" {
         let found: Value = client.read(&format!("/v1/runs/{run}")).await?;
         if found["status"] == "open" {
             tell(format_args!(
@@ -75,17 +68,34 @@ pub async fn run(args: ExportArgs, client: Client) -> anyhow::Result<()> {
             ));
         }
     }
+    save(&client, &path, &output, args.json).await
+}
+
+/// Writes what the server answers into a file that is whole or not there, and says so; `-` is standard output.
+pub(super) async fn save(
+    client: &Client,
+    path: &str,
+    output: &Path,
+    as_json: bool,
+) -> anyhow::Result<()> {
+    if output.as_os_str() == "-" {
+        if as_json {
+            bail!("standard output takes the file or the JSON: give -o FILE with --json");
+        }
+        client.print(path).await?;
+        return Ok(());
+    }
     // On a terminal only, and gone when the file is there.
     let bar = ProgressBar::new_spinner().with_style(ProgressStyle::with_template(
         "{spinner} {bytes} {bytes_per_sec}",
     )?);
     bar.enable_steady_tick(std::time::Duration::from_millis(100));
     let done = client
-        .download_with(&path, &output, |bytes| bar.set_position(bytes))
+        .download_with(path, output, |bytes| bar.set_position(bytes))
         .await;
     bar.finish_and_clear();
     let bytes = done?;
-    if args.json {
+    if as_json {
         let file = output.display().to_string();
         return show(&format!("{}\n", json!({"file": file, "bytes": bytes})));
     }

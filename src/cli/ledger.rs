@@ -63,6 +63,21 @@ enum LedgerCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Show which witnesses cosigned it, which seals were stamped, and whether it lacks what was published
+    Anchors {
+        /// Print the answer as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Let recording go on after the database was put back, with an entry that says what was published before
+    AcceptRewind {
+        /// Why, as the ledger says for ever
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+        /// Print the answer as JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Check that the ledger of one size is the beginning of that of another
     Consistency {
         /// The smaller size
@@ -108,6 +123,10 @@ pub async fn run(args: LedgerArgs, client: Client) -> anyhow::Result<()> {
             let size = size.map(|size| format!("?size={size}")).unwrap_or_default();
             let path = format!("/v1/ledger/entries/{index}/proof{size}");
             write(&client, &path, &output, json).await
+        }
+        LedgerCommand::Anchors { json } => super::anchors::read(&client, json).await,
+        LedgerCommand::AcceptRewind { reason, json } => {
+            super::anchors::accept(&client, &reason, json).await
         }
         LedgerCommand::Consistency { from, to, json } => consistency(&client, from, to, json).await,
     }

@@ -2,6 +2,7 @@
 //!
 //! Exit codes: `EXIT_CODES`, which `--help` prints, and for people `docs/cli.md`.
 
+mod anchors;
 pub mod audit;
 pub mod bench;
 pub mod commit;
@@ -20,12 +21,15 @@ pub mod man;
 pub mod migrate;
 pub mod monitor;
 pub mod payload;
+pub mod prove;
 pub mod redaction;
+pub mod report;
 mod running;
 pub mod runs;
 pub mod scan;
 pub mod seal;
 pub mod serve;
+pub mod settings;
 pub mod show;
 pub mod signing_keys;
 pub mod tail;
@@ -38,6 +42,7 @@ pub mod trust;
 pub mod verify;
 pub mod watch;
 mod which_run;
+pub mod witness;
 
 use crate::client::{Client, ServerArgs};
 use clap::{Parser, Subcommand};
@@ -98,6 +103,10 @@ enum Command {
     Seal(WithServer<seal::SealArgs>),
     /// Export a run as a bundle that anyone can check
     Export(WithServer<export::ExportArgs>),
+    /// Prove one turn or one frame, as a file that anyone can check
+    Prove(WithServer<prove::ProveArgs>),
+    /// Report on a run: how complete its record is, and who had to do with it
+    Report(WithServer<report::ReportArgs>),
     /// Read one payload, for a stated purpose
     Payload(WithServer<payload::PayloadArgs>),
     /// Erase payloads, and get the certificates of it
@@ -108,8 +117,10 @@ enum Command {
     Ledger(WithServer<ledger::LedgerArgs>),
     /// Print the trust file for the server's keys
     Trust(WithServer<trust::TrustArgs>),
-    /// Check a bundle, a turn proof or a ledger, offline
+    /// Check a bundle, a proof of a turn or frame, or a ledger, offline
     Verify(verify::VerifyArgs),
+    /// Run a witness of ledgers: it cosigns what goes on from what it saw, and nothing else
+    Witness(witness::WitnessArgs),
     /// Watch a ledger from outside, and keep a copy of it
     Monitor(monitor::MonitorArgs),
     /// Commit to a payload that you keep, offline
@@ -120,6 +131,8 @@ enum Command {
     SigningKeys(WithServer<signing_keys::SigningKeysArgs>),
     /// The tenant's rules of redaction, and what rules would do
     Redaction(WithServer<redaction::RedactionArgs>),
+    /// Print what the tenant chose for itself, or choose
+    Settings(WithServer<settings::SettingsArgs>),
     /// Make a tenant with keys and a ledger of its own
     Tenant(WithServer<tenant::TenantArgs>),
     /// Show and renew what the keys of runs are under
@@ -241,6 +254,14 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             let (args, client) = args.client()?;
             export::run(args, client).await?;
         }
+        Command::Prove(args) => {
+            let (args, client) = args.client()?;
+            prove::run(args, client).await?;
+        }
+        Command::Report(args) => {
+            let (args, client) = args.client()?;
+            report::run(args, client).await?;
+        }
         Command::Payload(args) => {
             let (args, client) = args.client()?;
             payload::run(args, client).await?;
@@ -262,6 +283,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             trust::run(args, client).await?;
         }
         Command::Verify(args) => return Ok(verify::run(args)),
+        Command::Witness(args) => witness::run(args).await?,
         Command::Monitor(args) => return monitor::run(args).await,
         Command::Commit(args) => commit::run(args)?,
         Command::Token(args) => {
@@ -275,6 +297,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Redaction(args) => {
             let (args, client) = args.client()?;
             redaction::run(args, client).await?;
+        }
+        Command::Settings(args) => {
+            let (args, client) = args.client()?;
+            settings::run(args, client).await?;
         }
         Command::Tenant(args) => {
             let (args, client) = args.client()?;

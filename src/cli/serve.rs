@@ -2,8 +2,9 @@
 
 use super::key_place::KeyPlace;
 use super::running::Running;
+use crate::anchor;
 use crate::postgres::Durability;
-use crate::start::{Config, Started, start};
+use crate::start::{Config, HeadsEvery, Started, start};
 use anyhow::Context as _;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,6 +15,8 @@ use tokio::signal::unix::{SignalKind, signal};
 const IDLE_CHECK: Duration = Duration::from_secs(60);
 /// How often erasures that are not final are looked for.
 const ERASURE_CHECK: Duration = Duration::from_secs(30);
+/// How often open runs are looked for that the ledger is to state.
+const HEAD_CHECK: Duration = Duration::from_secs(5);
 /// Connections to the database, unless told otherwise.
 const CONNECTIONS: u32 = 16;
 
@@ -55,6 +58,7 @@ impl Place {
             new_token: false,
             redaction: true,
             literals: None,
+            anchors: Default::default(),
         })
     }
 }
@@ -75,6 +79,56 @@ impl OnOff {
             Self::On => "on",
             Self::Off => "off",
         }
+    }
+}
+
+/// Who is told of the ledgers.
+#[derive(Clone, Debug, clap::Args)]
+pub struct AnchorArgs {
+    /// Witness that cosigns the ledgers, its address and its verifier key; may be given several times, and all of them are
+    /// asked
+    #[arg(
+        long,
+        env = "ONRECORD_WITNESS",
+        value_name = "URL=VKEY",
+        value_delimiter = ' '
+    )]
+    pub witness: Vec<String>,
+    /// Witnesses, and which of them are enough: a file of `witness`, `group` and `quorum` lines as in a trust file, with
+    /// addresses
+    #[arg(
+        long,
+        env = "ONRECORD_WITNESSES",
+        value_name = "FILE",
+        conflicts_with = "witness"
+    )]
+    pub witnesses: Option<PathBuf>,
+    /// Time-stamping authority (RFC 3161) that stamps seals
+    #[arg(long, env = "ONRECORD_TSA", value_name = "URL")]
+    pub tsa: Option<String>,
+    /// Folder of what was published last of each ledger, which must not go back with a backup of the database [default:
+    /// published in the data folder]
+    #[arg(long, env = "ONRECORD_PUBLISHED_DIR", value_name = "DIR")]
+    pub published_dir: Option<PathBuf>,
+}
+
+impl AnchorArgs {
+    fn config(&self) -> anyhow::Result<anchor::Config> {
+        let witnesses = match &self.witnesses {
+            Some(path) => {
+                let text = std::fs::read_to_string(path)
+                    .with_context(|| format!("cannot read {}", path.display()))?;
+                let policy = anchor::Policy::parse(&text);
+                Some(policy.with_context(|| format!("--witnesses {}", path.display()))?)
+            }
+            None if self.witness.is_empty() => None,
+            None => Some(anchor::Policy::of_all(&self.witness).context("--witness")?),
+        };
+        Ok(anchor::Config {
+            published: self.published_dir.clone(),
+            witnesses,
+            authority: self.tsa.clone().filter(|url| !url.is_empty()),
+        })
     }
 }
 
@@ -102,7 +156,7 @@ pub struct ServeArgs {
     /// Connections to the database
     #[arg(long, env = "ONRECORD_CONNECTIONS", value_name = "N", default_value_t = CONNECTIONS, value_parser = clap::value_parser!(u32).range(2..=500))]
     pub connections: u32,
-    /// Seal runs as interrupted that nobody wrote to for so many hours; 0 for never
+    /// Seal runs as interrupted that nobody wrote to for so many hours, where their tenant chose nothing else; 0 for never
     #[arg(
         long,
         env = "ONRECORD_SEAL_IDLE_HOURS",
@@ -110,6 +164,22 @@ pub struct ServeArgs {
         default_value_t = 24
     )]
     pub seal_idle_hours: u64,
+    /// State on the ledger how far an open run is whenever it has grown by so many frames; 0 for never
+    #[arg(
+        long,
+        env = "ONRECORD_HEAD_EVERY_FRAMES",
+        value_name = "N",
+        default_value_t = 1_000
+    )]
+    pub head_every_frames: u64,
+    /// State on the ledger how far an open run is once a frame has waited for it for so many seconds; 0 for never
+    #[arg(
+        long,
+        env = "ONRECORD_HEAD_EVERY_SECONDS",
+        value_name = "SECONDS",
+        default_value_t = 300
+    )]
+    pub head_every_seconds: u64,
     /// Minutes after an erasure until its tenant's keys are rotated, by which no backup of the databases opens any of it; 0: only
     /// when somebody rotates them
     #[arg(
@@ -133,6 +203,8 @@ pub struct ServeArgs {
     /// File of further secrets, one a line, that are taken out wherever they stand
     #[arg(long, env = "ONRECORD_REDACT_LITERALS", value_name = "FILE")]
     pub redact_literals: Option<PathBuf>,
+    #[command(flatten)]
+    anchors: AnchorArgs,
     /// Make another owner's token, if the first one is lost
     #[arg(long)]
     pub new_admin_token: bool,
@@ -150,6 +222,7 @@ impl ServeArgs {
         }
         Ok(Config {
             literals: self.redact_literals.clone(),
+            anchors: self.anchors.config()?,
             public_host: self.public_host.clone(),
             connections: self.connections,
             new_token: self.new_admin_token,
@@ -175,7 +248,8 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     finality.rotate_after = (minutes > 0).then(|| Duration::from_secs(60 * minutes));
     finality.key_backup_days = args.key_backup_days;
     announce(&started, &format!("http://{address}"));
-    let idle = args.seal_idle_hours;
+    let hours = args.seal_idle_hours;
+    let idle = (hours > 0).then(|| hours.saturating_mul(3_600));
     let recorder = started.app.recorder.clone();
     recorder.resume_rotations().await?;
     let sweeper = tokio::spawn(async move {
@@ -185,10 +259,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
             if let Err(error) = recorder.refresh_keys().await {
                 tracing::warn!(%error, "the keys folder could not be looked at");
             }
-            if idle == 0 {
-                continue;
-            }
-            if let Err(error) = recorder.seal_idle(idle * 3_600).await {
+            if let Err(error) = recorder.seal_idle(idle).await {
                 tracing::warn!(%error, "idle runs could not be sealed");
             }
         }
@@ -200,6 +271,24 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
             ticks.tick().await;
             if let Err(error) = recorder.erase_pending(finality).await {
                 tracing::warn!(%error, "erasures could not be gone on with");
+            }
+        }
+    });
+    tokio::spawn(started.app.anchors.clone().run());
+    let recorder = started.app.recorder.clone();
+    let every = HeadsEvery {
+        frames: args.head_every_frames,
+        seconds: args.head_every_seconds,
+    };
+    let stater = tokio::spawn(async move {
+        if every.frames == 0 && every.seconds == 0 {
+            return;
+        }
+        let mut ticks = tokio::time::interval(HEAD_CHECK);
+        loop {
+            ticks.tick().await;
+            if let Err(error) = recorder.state_heads(every).await {
+                tracing::warn!(%error, "how far open runs are could not be stated");
             }
         }
     });
@@ -215,6 +304,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     };
     sweeper.abort();
     eraser.abort();
+    stater.abort();
     let stopped = running.stop().await;
     // What ended the server says more than what failed because of it.
     failure.map_or(stopped, Err)

@@ -61,11 +61,25 @@ impl Recorder {
         .await
     }
 
-    /// The latest checkpoint of a tenant.
+    /// The checkpoint of a tenant that is published: the latest, or where witnesses are asked the latest that enough of them
+    /// cosigned, with their signatures. Never one that is smaller than one that was published before.
     pub async fn checkpoint(&self, tenant: TenantId) -> Result<String, RecordError> {
-        let store = self.store.clone();
+        let recorder = self.clone();
         self.detached(async move {
-            let latest = Latest::read(&store, tenant).await?;
+            let mut latest = Latest::read(&recorder.store, tenant).await?;
+            if recorder.is_witnessed() {
+                let (tx, tenant) = (&mut latest.tx, &latest.tenant);
+                let least = recorder.published_at_start(tenant);
+                latest.note = match ledger::latest_cosigned(tx, tenant).await? {
+                    Some((size, note)) if size >= least => note,
+                    // What was shown before witnesses were asked does not go back: it stands until they are there.
+                    _ => {
+                        let first = store::ledger::checkpoint_from(tx, tenant, least).await?;
+                        let size = first.map_or(latest.size, |(size, _)| size);
+                        ledger::cosigned_note(tx, tenant, size).await?
+                    }
+                };
+            }
             latest.tx.commit().await.map_err(StoreError::from)?;
             Ok(latest.note)
         })

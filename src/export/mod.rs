@@ -7,10 +7,13 @@
 //! before it can be written waits in files that nobody can name.
 
 mod ahead;
+mod frame;
 mod frames;
 mod log;
+mod path;
 mod payloads;
 mod reading;
+mod report;
 mod turn;
 pub mod verification;
 mod withhold;
@@ -18,11 +21,13 @@ mod writer;
 
 pub use log::{Consistency, LedgerSummary};
 pub use reading::ReadPayload;
+pub use report::{PayloadStates, RunReport};
 pub use withhold::Withhold;
 
 use crate::access::Caller;
 use crate::ledger::{self, Erasures};
 use crate::record::{RecordError, Recorder};
+use crate::store::anchors::Stamped;
 use crate::store::signing_keys::SigningKeyRow;
 use crate::store::{self, Store, StoreError, Tx};
 use crate::vault::{PublicKey, RunKeys, SealKey, TenantKeys, VaultError};
@@ -31,7 +36,7 @@ use onrecord_core::bundle::{LedgerLine, Member};
 use onrecord_core::digest::Hash;
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::json;
-use onrecord_core::note::VerifierKey;
+use onrecord_core::note::{Checkpoint, Note, TlogProof, VerifierKey};
 use onrecord_core::statement::{Export, ExportCounts, MANIFEST_SUBJECT, Predicate, Signed};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -151,6 +156,10 @@ struct Source {
     row: RunRow,
     /// The envelope of its seal.
     seal: Option<Vec<u8>>,
+    /// The time stamp of its seal.
+    stamp: Option<Vec<u8>>,
+    /// Those whose signatures stand under checkpoints in it.
+    witnesses: Vec<VerifierKey>,
     /// What signs the export: the seal key in force at the moment of the rest.
     signer: Arc<SealKey>,
     /// All keys that ever signed for the tenant.
@@ -184,9 +193,17 @@ impl Source {
             }
             None => None,
         };
+        let stamp = match &row.sealed {
+            Some(sealed) => {
+                let (seal, index) = (Stamped::Seal, Some(sealed.index));
+                store::anchors::stamp(&mut tx, &caller.tenant, seal, index).await?
+            }
+            None => None,
+        };
         let signer = recorder.seal_key(&mut tx, &caller.tenant).await?;
         let signing_keys = store::signing_keys::all(&mut tx, &caller.tenant).await?;
-        let ledger = ledger_lines(&mut tx, &row).await?;
+        let (ledger, cosigned) = ledger_lines(&mut tx, &row, recorder.is_witnessed()).await?;
+        let witnesses = witnesses(&mut tx, &row, cosigned).await?;
         let erasures = Erasures::of(&mut tx, &row.tenant, &row.run).await?;
         tx.commit().await.map_err(StoreError::from)?;
         let frames = frames::pages(&recorder.store, &row).await?;
@@ -197,6 +214,8 @@ impl Source {
             run_keys,
             row,
             seal,
+            stamp: stamp.map(|stamp| stamp.reply),
+            witnesses,
             signer,
             signing_keys,
             ledger,
@@ -236,7 +255,11 @@ impl Source {
         writer.whole(&Member::Seal, envelope).await?;
         writer
             .whole(&Member::SealProof, sealed.proof.as_bytes())
-            .await
+            .await?;
+        match &self.stamp {
+            Some(stamp) => writer.whole(&Member::SealTime, stamp).await,
+            None => Ok(()),
+        }
     }
 
     async fn write_keys(&self, writer: &mut Writer) -> Result<(), ExportError> {
@@ -253,14 +276,18 @@ impl Source {
                 .whole(&Member::KeyPem(key.keyid), pem.as_bytes())
                 .await?;
         }
-        let verifier: &VerifierKey = self.keys.ledger().verifier();
-        let text = format!("{verifier}\n");
-        writer
-            .whole(
-                &Member::KeyNote(verifier.key_id().to_be_bytes()),
-                text.as_bytes(),
-            )
-            .await
+        let mut verifiers: Vec<&VerifierKey> = self.witnesses.iter().collect();
+        verifiers.push(self.keys.ledger().verifier());
+        verifiers.sort_by_key(|verifier| verifier.key_id());
+        // Ids are short, and two keys may share one: the members' names have to differ.
+        verifiers.dedup_by_key(|verifier| verifier.key_id());
+        for verifier in verifiers {
+            let member = Member::KeyNote(verifier.key_id().to_be_bytes());
+            writer
+                .whole(&member, format!("{verifier}\n").as_bytes())
+                .await?;
+        }
+        Ok(())
     }
 
     /// The key ids that sign something in the bundle: its seal, lines of the ledger, the export statement.
@@ -299,12 +326,26 @@ impl Source {
     }
 }
 
-/// The lines of the ledger's member: what the ledger says of a run, each entry with its proof.
-async fn ledger_lines(tx: &mut Tx, row: &RunRow) -> Result<Vec<u8>, RecordError> {
+/// The lines of the ledger's member: what the ledger says of a run, each entry with its proof; and the size of the
+/// cosigned checkpoint that proofs lead to.
+///
+/// Where witnesses are asked, readings that they have not seen yet are left out: whoever asks for a quorum could not check
+/// them. What changes what is to be believed (keys, holds, erasures) is there at once.
+async fn ledger_lines(
+    tx: &mut Tx,
+    row: &RunRow,
+    is_witnessed: bool,
+) -> Result<(Vec<u8>, Option<u64>), RecordError> {
     let (size, note) = store::ledger::checkpoint(tx, &row.tenant).await?;
+    let cosigned = ledger::latest_cosigned(tx, &row.tenant).await?;
     let mut lines = Vec::new();
     for (index, entry) in store::ledger::about(tx, &row.tenant, &row.run, size).await? {
-        let proof = ledger::proof(tx, &row.tenant, index, (size, &note)).await?;
+        let checkpoint = match &cosigned {
+            Some((size, note)) if index < *size => (*size, note.as_str()),
+            Some(_) if is_witnessed && is_access(&entry) => continue,
+            _ => (size, note.as_str()),
+        };
+        let proof = ledger::proof(tx, &row.tenant, index, checkpoint).await?;
         let entry = String::from_utf8(entry)
             .map_err(|_| store::contradiction("ledger_entries", "bytes", index))?;
         let line = json::to_canonical(&LedgerLine { entry, proof })
@@ -312,5 +353,35 @@ async fn ledger_lines(tx: &mut Tx, row: &RunRow) -> Result<Vec<u8>, RecordError>
         lines.extend_from_slice(&line);
         lines.push(b'\n');
     }
-    Ok(lines)
+    Ok((lines, cosigned.map(|(size, _)| size)))
+}
+
+fn is_access(entry: &[u8]) -> bool {
+    Signed::parse(entry).is_ok_and(|signed| signed.name == "access")
+}
+
+/// The witnesses whose signatures stand under the proof of the seal and under a cosigned checkpoint.
+async fn witnesses(
+    tx: &mut Tx,
+    row: &RunRow,
+    cosigned: Option<u64>,
+) -> Result<Vec<VerifierKey>, RecordError> {
+    let proof = row
+        .sealed
+        .as_ref()
+        .map(|sealed| TlogProof::parse(&sealed.proof));
+    let note = proof.and_then(|proof| Note::parse(&proof.ok()?.checkpoint).ok());
+    let sealed = note.and_then(|note| Checkpoint::parse(&note.text).ok());
+    let sizes = sealed
+        .map(|checkpoint| checkpoint.size)
+        .into_iter()
+        .chain(cosigned);
+    let mut witnesses = Vec::new();
+    for size in sizes {
+        for cosignature in store::anchors::cosignatures(tx, &row.tenant, size).await? {
+            let key = VerifierKey::parse(&cosignature.witness);
+            witnesses.push(key.map_err(|_| store::contradiction("cosignatures", "witness", size))?);
+        }
+    }
+    Ok(witnesses)
 }

@@ -1,6 +1,6 @@
 //! A turn alone, with the path that leads to the seal.
 
-use super::{ExportError, ExportRequest, Withhold};
+use super::{ExportError, ExportRequest, Withhold, path};
 use crate::access::Caller;
 use crate::ledger::Erasures;
 use crate::record::{RecordError, Recorder, offload};
@@ -13,8 +13,6 @@ use onrecord_core::digest::Hash;
 use onrecord_core::frame::{Frame, PayloadRef};
 use onrecord_core::id::RunId;
 use onrecord_core::json;
-use onrecord_core::merkle;
-use std::convert::Infallible;
 
 /// Bytes of frames and payloads that a proof may hold: it is one JSON text, made in memory, of which the
 /// verifier reads 256 MiB, and base64 and escapes make it longer.
@@ -86,19 +84,7 @@ impl Recorder {
             run: run.clone(),
             turn,
         })?;
-        let size = row.chain.size();
-        let hashes = store::frames::hashes(&mut tx, run, size).await?;
-        let path = merkle::inclusion_path(last.seq, size, |level, index| {
-            let width = 1_usize << level;
-            let start = usize::try_from(index)
-                .unwrap_or(usize::MAX)
-                .saturating_mul(width);
-            let subtree = hashes
-                .get(start..start.saturating_add(width))
-                .unwrap_or(&[]);
-            Ok::<_, Infallible>(merkle::root_of(subtree.iter().copied()))
-        });
-        let Ok(path) = path;
+        let (_, path) = path::path(&mut tx, &row.chain, last.seq).await?;
         let run_keys = self.read_run_keys(&caller.tenant, run).await?;
         let erasures = Erasures::of(&mut tx, &caller.tenant, run).await?;
         let mut disclosures = Vec::new();

@@ -12,8 +12,9 @@ use crate::access::Role;
 use crate::record::append::{Conditions, WhenFull};
 use crate::record::{RecordError, intake, offload};
 use axum::body::Body;
-use axum::extract::{Query, State};
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::extract::{Query, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -57,9 +58,10 @@ pub(crate) async fn append_frames(
     Authenticated(caller): Authenticated,
     RunPath(run): RunPath,
     Query(query): Query<AppendQuery>,
-    headers: HeaderMap,
-    body: Body,
+    request: Request,
 ) -> Result<Response, Problem> {
+    // Taken apart: an extractor of headers would copy them.
+    let (Parts { headers, .. }, body) = request.into_parts();
     caller.needs(&[
         Role::Agent,
         Role::Gate,

@@ -2,6 +2,7 @@
 //! knows status codes.
 
 mod agent_keys;
+mod anchors;
 mod append_frames;
 pub mod body;
 mod encoding;
@@ -23,11 +24,13 @@ mod read_payload;
 mod read_run;
 mod receipt;
 mod redaction;
+mod report;
 mod request;
 mod rotations;
 mod schema;
 mod seal_run;
 mod serve;
+mod settings;
 mod signature;
 mod signing_keys;
 mod tenants;
@@ -38,6 +41,7 @@ pub use envelope::Envelope;
 pub use follow_run::Streams;
 pub use serve::serve;
 
+use crate::anchor::Anchors;
 use crate::record::Recorder;
 use crate::retention::erasure::Finality;
 use axum::body::Body;
@@ -72,6 +76,8 @@ pub struct App {
     pub streams: Streams,
     /// When erasures are final.
     pub finality: Finality,
+    /// Who is told of the ledgers.
+    pub anchors: Arc<Anchors>,
 }
 
 /// MiB of bodies that are read and recorded at once. A body takes up to six times its length while it is
@@ -101,7 +107,7 @@ pub const UPLOAD_BYTES: usize = 64 * 1024 * 1024 * 1024;
         (name = "verify", description = "Exports, proofs and checks"),
         (name = "ledger", description = "The tenant's ledger: a transparency log of signed statements"),
         (name = "retain", description = "Holds and erasures"),
-        (name = "administer", description = "Tokens, tenants, keys and rules of redaction"),
+        (name = "administer", description = "Tokens, tenants, settings, keys and rules of redaction"),
         (name = "operate", description = "Health"),
     ),
     // Their addresses have steps that the document's form cannot say, so that the router has them apart.
@@ -141,7 +147,10 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(read_payload::read_payload))
         .routes(routes!(export_run::export_run))
         .routes(routes!(verification::verify_run))
+        .routes(routes!(report::report_run))
+        .routes(routes!(report::print_run))
         .routes(routes!(verification::prove_turn))
+        .routes(routes!(verification::prove_frame))
         .routes(routes!(verification::verify_file))
         .routes(routes!(verification::read_trust))
         .routes(routes!(holds::set_hold, holds::list_holds))
@@ -162,6 +171,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(agent_keys::revoke_agent_key))
         .routes(routes!(redaction::read_rules, redaction::change_rules))
         .routes(routes!(redaction::dry_run))
+        .routes(routes!(anchors::read_anchors))
+        .routes(routes!(anchors::accept_rewind))
         .routes(routes!(ledger::read_ledger))
         .routes(routes!(ledger::list_entries))
         .routes(routes!(ledger::read_entry))
@@ -171,6 +182,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(log::read_checkpoint))
         .route("/t/{log}/tile/{level}/{*index}", get(log::read_tile))
         .route("/t/{log}/tile/entries/{*index}", get(log::read_entry_tile))
+        .routes(routes!(settings::read_settings, settings::change_settings))
         .routes(routes!(health::live))
         .routes(routes!(health::ready))
 }

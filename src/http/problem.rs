@@ -4,6 +4,7 @@
 use super::encoding;
 use super::envelope::{span, without_secrets};
 use crate::access::AccessError;
+use crate::anchor::AnchorError;
 use crate::query::BadFilter;
 use crate::record::RecordError;
 use crate::record::intake::{IntakeCode, IntakeError};
@@ -489,6 +490,15 @@ fn internal(error: &dyn std::fmt::Display) -> Problem {
     Problem::internal()
 }
 
+impl From<AnchorError> for Problem {
+    fn from(error: AnchorError) -> Self {
+        match error {
+            AnchorError::Record(error) => error.into(),
+            other => internal(&other),
+        }
+    }
+}
+
 impl From<RecordError> for Problem {
     fn from(error: RecordError) -> Self {
         let detail = error.to_string();
@@ -706,6 +716,20 @@ impl From<RecordError> for Problem {
                     ..problem
                 }
             }
+            RecordError::Rewound => Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "rewound",
+                "The ledger was put back",
+                detail,
+                "Nothing was stored. Put back a newer backup, or let an admin accept it: `onrecord ledger accept-rewind`.",
+            ),
+            RecordError::NotRewound => Self::new(
+                StatusCode::CONFLICT,
+                "not_rewound",
+                "There is nothing to accept",
+                detail,
+                "Leave it; `GET /v1/ledger/anchors` says how it stands.",
+            ),
             RecordError::Store(error) => {
                 database(error.is_storage_full(), error.is_transient(), &error)
             }

@@ -50,8 +50,14 @@ pub(crate) struct SealBody {
     index: u64,
     /// The DSSE envelope, exactly as signed.
     seal: String,
-    /// Its C2SP `.tlog-proof`.
+    /// Its C2SP `.tlog-proof`: under the log's own checkpoint, and later under the first cosigned one that has it.
     proof: String,
+    /// Witnesses that cosigned the proof's checkpoint; empty until enough of those that the server asks did.
+    cosigned_by: Vec<String>,
+    /// When the time-stamping authority stamped the seal, by its own clock; absent until it did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    stamped_at: Option<String>,
 }
 
 impl From<Seal> for SealBody {
@@ -69,6 +75,8 @@ impl From<Seal> for SealBody {
             index: seal.index,
             seal: seal.envelope,
             proof: seal.proof,
+            cosigned_by: seal.cosigned_by,
+            stamped_at: seal.stamped_at.map(|at| at.to_string()),
         }
     }
 }

@@ -90,8 +90,33 @@ pub(crate) async fn prove_turn(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let request = query.request(&caller, &headers)?;
-    let name = format!("attachment; filename=\"turn-{turn}.turn-proof.json\"");
     let proof = app.recorder.turn_proof(caller, run, turn, request).await?;
+    Ok(attached(format!("turn-{turn}.turn-proof.json"), proof))
+}
+
+/// Proves one frame alone: the frame, its path, and the seal; or, while the run is open, a head that is signed for it.
+/// No payload comes along. Of any run it costs the same.
+#[utoipa::path(
+    get, path = "/v1/runs/{run}/frames/{seq}/proof", tag = "verify", operation_id = "proveFrame",
+    params(("run" = String, Path, description = "The run", pattern = "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"), ("seq" = u64, Path, description = "Place in the run, from 0")),
+    responses(
+        (status = 200, description = "The proof, `frame-SEQ.frame-proof.json`", body = serde_json::Value, content_type = "application/json"),
+        (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn prove_frame(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+    RunAnd(run, seq): RunAnd,
+) -> Result<Response, Problem> {
+    let proof = app.recorder.frame_proof(caller, run, seq).await?;
+    Ok(attached(format!("frame-{seq}.frame-proof.json"), proof))
+}
+
+/// A proof as a file of a name.
+fn attached(name: String, proof: Vec<u8>) -> Response {
+    let disposition = HeaderValue::from_str(&format!("attachment; filename=\"{name}\""));
     let headers = [
         (
             header::CONTENT_TYPE,
@@ -99,10 +124,10 @@ pub(crate) async fn prove_turn(
         ),
         (
             header::CONTENT_DISPOSITION,
-            HeaderValue::from_str(&name).unwrap_or(HeaderValue::from_static("attachment")),
+            disposition.unwrap_or(HeaderValue::from_static("attachment")),
         ),
     ];
-    Ok((headers, proof).into_response())
+    (headers, proof).into_response()
 }
 
 /// The trust file of the caller's tenant: what an auditor pins, over a channel that he trusts.

@@ -34,6 +34,9 @@ pub enum LedgerError {
         /// By how much.
         behind_ms: i64,
     },
+    /// Entries that were published are not there, and nobody accepted it.
+    #[error("the ledger lacks entries that were published")]
+    Rewound,
 }
 
 /// How far a clock may stand still before it is an error rather than jitter, in microseconds.
@@ -52,8 +55,11 @@ pub(crate) fn later(now: Timestamp, last: Option<Timestamp>) -> Result<Timestamp
     }
 }
 
-/// The time of the next entry.
+/// The time of the next entry, where there may be one.
 pub(crate) fn next_time(tenant: &LockedTenant) -> Result<Timestamp, LedgerError> {
+    if tenant.rewound {
+        return Err(LedgerError::Rewound);
+    }
     later(tenant.now, tenant.ledger_at).map_err(|behind_ms| LedgerError::ClockBehind { behind_ms })
 }
 
@@ -64,7 +70,55 @@ pub(crate) struct Appended {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Signs a statement with the seal key in force and appends it. The checkpoint is still to be written.
+/// What is to be stated: a predicate, and its subject where the format does not fix it.
+pub(crate) struct Statement<'a> {
+    pub(crate) predicate: &'a Predicate,
+    pub(crate) subject: Option<(&'a str, Hash)>,
+}
+
+/// Signs statements with the seal key in force and appends them in their order, in one statement of the database however
+/// many they are. None is earlier than the one before it: see [`next_time`]. The checkpoint is still to be written, once
+/// for all of them. After an error the transaction is to be given up.
+pub(crate) async fn append_many(
+    tx: &mut Tx,
+    tenant: &mut LockedTenant,
+    vault: &Vault,
+    statements: &[Statement<'_>],
+) -> Result<Vec<Appended>, LedgerError> {
+    if statements.is_empty() {
+        return Ok(Vec::new());
+    }
+    if tenant.rewound {
+        return Err(LedgerError::Rewound);
+    }
+    let key = vault.seal_key(&tenant.tenant, &tenant.seal_key).await?;
+    let (mut appended, mut nodes) = (Vec::with_capacity(statements.len()), Vec::new());
+    for Statement { predicate, subject } in statements {
+        let bytes = key.sign(&tenant.tenant, predicate, *subject)?;
+        let leaf = leaf_hash(&bytes);
+        let index = tenant.ledger.size();
+        tenant
+            .ledger
+            .push_with(leaf, |level, index, hash| nodes.push((level, index, hash)));
+        tenant.ledger_at = Some(predicate.at());
+        appended.push(Appended { index, leaf, bytes });
+    }
+    let entries = statements.iter().zip(&appended);
+    let entries: Vec<NewEntry<'_>> = entries
+        .map(|(Statement { predicate, .. }, entry)| NewEntry {
+            index: entry.index,
+            name: predicate.name(),
+            run: predicate.run(),
+            at: predicate.at(),
+            leaf: entry.leaf,
+            bytes: &entry.bytes,
+        })
+        .collect();
+    store::ledger::write(tx, tenant, &entries, &nodes).await?;
+    Ok(appended)
+}
+
+/// Signs one statement and appends it. The checkpoint is still to be written.
 pub(crate) async fn append(
     tx: &mut Tx,
     tenant: &mut LockedTenant,
@@ -72,26 +126,10 @@ pub(crate) async fn append(
     predicate: &Predicate,
     subject: Option<(&str, Hash)>,
 ) -> Result<Appended, LedgerError> {
-    let key = vault.seal_key(&tenant.tenant, &tenant.seal_key).await?;
-    let bytes = key.sign(&tenant.tenant, predicate, subject)?;
-    let leaf = leaf_hash(&bytes);
-    let index = tenant.ledger.size();
-    let mut nodes = Vec::new();
-    tenant
-        .ledger
-        .push_with(leaf, |level, index, hash| nodes.push((level, index, hash)));
-    let entry = NewEntry {
-        index,
-        name: predicate.name(),
-        run: predicate.run(),
-        at: predicate.at(),
-        leaf,
-        bytes: &bytes,
-    };
-    store::ledger::insert(tx, &tenant.tenant, &entry, &nodes).await?;
-    store::tenants::update_ledger(tx, tenant, predicate.at()).await?;
-    tenant.ledger_at = Some(predicate.at());
-    Ok(Appended { index, leaf, bytes })
+    let statement = Statement { predicate, subject };
+    let mut appended = append_many(tx, tenant, vault, &[statement]).await?;
+    let none = || store::contradiction("ledger_entries", "idx", &tenant.tenant);
+    Ok(appended.pop().ok_or_else(none)?)
 }
 
 /// Signs a statement, appends it, and signs and keeps the checkpoint that has it: what an entry that comes alone needs.
@@ -122,6 +160,31 @@ pub(crate) async fn checkpoint(
     let note = keys.ledger().sign(&checkpoint)?;
     store::ledger::insert_checkpoint(tx, &tenant.tenant, size, &note).await?;
     Ok(note)
+}
+
+/// The checkpoint of a size with all cosignatures that are kept of it.
+pub(crate) async fn cosigned_note(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    size: u64,
+) -> Result<String, LedgerError> {
+    let mut note = store::ledger::checkpoint_of(tx, tenant, size).await?;
+    for cosignature in store::anchors::cosignatures(tx, tenant, size).await? {
+        note.push_str(&cosignature.line);
+        note.push('\n');
+    }
+    Ok(note)
+}
+
+/// The latest checkpoint that enough witnesses cosigned, if there is one: its size and the note with their signatures.
+pub(crate) async fn latest_cosigned(
+    tx: &mut Tx,
+    tenant: &TenantId,
+) -> Result<Option<(u64, String)>, LedgerError> {
+    let Some((size, _)) = store::anchors::cosigned(tx, tenant).await? else {
+        return Ok(None);
+    };
+    Ok(Some((size, cosigned_note(tx, tenant, size).await?)))
 }
 
 /// The proof of an entry in the tree of a checkpoint.

@@ -6,129 +6,29 @@
 //! more than a consistency proof would; the proof is asked for where it does not fit, to tell a tree that is another one from
 //! entries that are not the tree's.
 
+mod alarm;
 mod keep;
+mod ledger;
 mod log;
 
-use crate::client::{Client, ClientError};
+pub use alarm::{Alarm, LEFT_OPEN, MonitorError, ROLLBACK, Round};
+
+use crate::client::Client;
+use alarm::of_checkpoint;
 use keep::Folder;
+use ledger::Ledger;
 use log::{Log, tile_of};
 use onrecord_core::digest::{Hash, leaf_hash};
-use onrecord_core::merkle::{Frontier, consistency_nodes, consistency_path, verify_consistency};
+use onrecord_core::merkle::{consistency_nodes, consistency_path, verify_consistency};
 use onrecord_core::note::{Checkpoint, TILE_WIDTH, Tile, TileKind};
 use onrecord_core::timestamp::Timestamp;
-use onrecord_verify::{Code, LedgerWalk, SignedCheckpoint, Trust};
-use serde::{Deserialize, Serialize};
+use onrecord_verify::{Code, SignedCheckpoint, Trust};
 use std::collections::BTreeMap;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Alarms about entries that are kept; more are counted.
-const ALARMS: usize = 1_000;
 /// Part of the time that writing the copy may take where rounds follow each other: one of so many.
 const PART: u32 = 20;
-
-/// A checkpoint that is smaller than one that was believed, of the same tree.
-pub const ROLLBACK: &str = "rollback";
-/// A run that was opened long ago and has no seal.
-pub const LEFT_OPEN: &str = "run_left_open";
-
-/// Something that somebody has to look at.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Alarm {
-    /// A code of the verifier, or `rollback` or `run_left_open`.
-    pub alarm: String,
-    /// The log.
-    pub origin: String,
-    /// The entry.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub index: Option<u64>,
-    /// The run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run: Option<String>,
-    /// Size of the checkpoint.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub size: Option<u64>,
-    /// What was found and what was expected.
-    pub cause: String,
-    /// The folder with both signed checkpoints.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub evidence: Option<PathBuf>,
-    /// What tells it from others of its kind: letters, digits and hyphens.
-    mark: String,
-}
-
-impl Alarm {
-    /// The same for the same thing, in every round.
-    pub fn key(&self) -> String {
-        format!("{}-{}", self.alarm, self.mark)
-    }
-}
-
-/// What a round came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Round {
-    /// The log.
-    pub origin: String,
-    /// Entries that are believed.
-    pub size: u64,
-    /// How many of them are new.
-    pub new: u64,
-    /// All alarms that stand.
-    pub alarms: Vec<Alarm>,
-    /// Alarms about entries that are not among them.
-    pub more: u64,
-}
-
-/// Why a round could not be made, which says nothing of the ledger.
-#[derive(Debug, thiserror::Error)]
-pub enum MonitorError {
-    /// The server did not answer, or refused.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// What it sent is nothing that could be checked.
-    #[error(
-        "{what}: {cause}; is this the address of a log, such as https://records.example/t/LOGID?"
-    )]
-    Answer {
-        /// What was asked for.
-        what: String,
-        /// What is wrong with it.
-        cause: String,
-    },
-    /// The trust file pins no log, or several and the address names none.
-    #[error("{0}")]
-    Trust(String),
-    /// The folder cannot be read or written.
-    #[error("{}: {source}", path.display())]
-    Folder {
-        /// The folder.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// Another process monitors with it.
-    #[error("{} is in use by another monitor", path.display())]
-    InUse {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// The folder is not as a monitor leaves it.
-    #[error("{}: {cause}; start with an empty folder, and keep this one to compare", path.display())]
-    State {
-        /// The file.
-        path: PathBuf,
-        /// What was found.
-        cause: String,
-    },
-}
-
-impl MonitorError {
-    /// Whether looking again would not help.
-    pub fn is_fatal(&self) -> bool {
-        !matches!(self, Self::Client(_) | Self::Answer { .. })
-    }
-}
 
 /// Watches one log.
 pub struct Monitor {
@@ -140,16 +40,6 @@ pub struct Monitor {
     open_after: Duration,
     ledger: Option<Ledger>,
     copy_at: Instant,
-}
-
-/// The entries that are believed, as far as they are needed.
-struct Ledger {
-    walk: LedgerWalk,
-    tree: Frontier,
-    /// Hashes of the complete nodes of each level that is a multiple of 8.
-    nodes: BTreeMap<u8, Vec<Hash>>,
-    alarms: Vec<Alarm>,
-    more: u64,
 }
 
 /// Where the log of an address is: the address itself, or of a server's address the one log that is pinned.
@@ -219,7 +109,7 @@ impl Monitor {
         let origin = self.origin();
         let (more, of_entries) = match &self.ledger {
             Some(ledger) => {
-                alarms.extend(self.left_open(ledger, now));
+                alarms.extend(ledger.left_open(&origin, (now, self.open_after)));
                 (ledger.more, ledger.alarms.clone())
             }
             None => (0, Vec::new()),
@@ -311,6 +201,10 @@ impl Monitor {
                 mark,
             ));
         }
+        // A size is taken from signed data only.
+        if !signed.is_signed() {
+            return Ok(());
+        }
         let origin = self.origin();
         let other = !self.folder.state.checkpoint.is_empty() && checkpoint.origin != origin;
         if other || !checkpoint.origin.ends_with(&self.ending) {
@@ -325,10 +219,6 @@ impl Monitor {
                 &shown,
                 alarms,
             );
-        }
-        // A size is taken from signed data only.
-        if !signed.is_signed() {
-            return Ok(());
         }
         let ledger = match self.ledger.take() {
             Some(ledger) => ledger,
@@ -372,6 +262,7 @@ impl Monitor {
     ) -> Result<(), MonitorError> {
         let from = self.folder.state.size;
         let (mut tree, mut more_bytes) = (ledger.tree.clone(), 0);
+        let mut added: BTreeMap<u8, Vec<Hash>> = BTreeMap::new();
         let mut same = true;
         for tile in new_tiles(from, checkpoint.size) {
             let entries = self.log.entries(&tile).await?;
@@ -386,14 +277,21 @@ impl Monitor {
                 .iter()
                 .zip(was)
                 .all(|(entry, leaf)| leaf_hash(entry) == *leaf);
-            new.iter().for_each(|entry| tree.push(leaf_hash(entry)));
+            for entry in new {
+                tree.push_with(leaf_hash(entry), |level, _, hash| {
+                    if level % 8 == 0 {
+                        added.entry(level).or_default().push(hash);
+                    }
+                });
+            }
             more_bytes += self.folder.add(new)?;
         }
         if !same || tree.root() != checkpoint.root {
             self.folder.cut()?;
-            let consistent = self.consistent(&ledger, checkpoint).await?;
+            // Where tiles do not come either, what was signed and what is shown contradict each other all the same.
+            let consistent = self.consistent(&ledger, checkpoint).await;
             self.ledger = Some(ledger);
-            return if consistent {
+            return if consistent.unwrap_or(true) {
                 let cause = format!(
                     "the entries up to {} are not those under its root",
                     checkpoint.size
@@ -407,13 +305,14 @@ impl Monitor {
                 self.contradiction(Code::SplitView.as_str(), checkpoint, &cause, shown, alarms)
             };
         }
+        self.check_tiles(&ledger, &added, checkpoint, alarms)
+            .await?;
         let begin = self.folder.state.bytes;
         self.folder.believe(shown, checkpoint.size, more_bytes)?;
         // A crash before this leaves entries that are read when the next monitor begins.
         let trust = &self.trust;
         self.folder
             .read(begin, |entry| ledger.read(entry, &checkpoint.origin, trust))?;
-        self.check_tiles(&ledger, checkpoint, from, alarms).await?;
         self.ledger = Some(ledger);
         Ok(())
     }
@@ -455,20 +354,22 @@ impl Monitor {
     async fn check_tiles(
         &self,
         ledger: &Ledger,
+        added: &BTreeMap<u8, Vec<Hash>>,
         checkpoint: &Checkpoint,
-        from: u64,
         alarms: &mut Vec<Alarm>,
     ) -> Result<(), MonitorError> {
         let of_hashes = |tile: &Tile| matches!(tile.kind, TileKind::Hashes { .. });
         for tile in Tile::all(checkpoint.size).filter(of_hashes) {
             let (level, range) = tile.nodes();
-            if range.end <= from >> level {
+            let known = ledger.nodes.get(&level).map_or(&[][..], Vec::as_slice);
+            let new = added.get(&level).map_or(&[][..], Vec::as_slice);
+            if range.end <= known.len() as u64 {
                 continue;
             }
-            let hashes = self.log.hashes(&tile).await?;
-            let nodes = ledger.nodes.get(&level).map_or(&[][..], Vec::as_slice);
             let start = usize::try_from(range.start).unwrap_or(usize::MAX);
-            if nodes.get(start..start + hashes.len()) != Some(&hashes) {
+            let nodes = known.iter().chain(new).skip(start);
+            let hashes = self.log.hashes(&tile).await?;
+            if !nodes.take(hashes.len()).eq(&hashes) {
                 let mark = tile.to_string().replace(['/', '.'], "-");
                 let cause = format!("{tile} has other hashes than the entries");
                 alarms.push(of_checkpoint(
@@ -501,13 +402,7 @@ impl Monitor {
 
     /// Reads what is believed, from the folder.
     fn load(&self, origin: &str) -> Result<Ledger, MonitorError> {
-        let mut ledger = Ledger {
-            walk: LedgerWalk::new(origin),
-            tree: Frontier::new(),
-            nodes: BTreeMap::new(),
-            alarms: Vec::new(),
-            more: 0,
-        };
+        let mut ledger = Ledger::new(origin);
         self.folder
             .read(0, |entry| ledger.read(entry, origin, &self.trust))?;
         let believed = SignedCheckpoint::read(&self.folder.state.checkpoint, None);
@@ -520,69 +415,6 @@ impl Monitor {
                 .broken("`entries` are not those under the checkpoint of `state.json`"));
         }
         Ok(ledger)
-    }
-
-    /// Runs that were opened long ago and have no seal.
-    fn left_open(&self, ledger: &Ledger, now: Timestamp) -> Vec<Alarm> {
-        let after = i64::try_from(self.open_after.as_micros()).unwrap_or(i64::MAX);
-        let origin = self.origin();
-        let late = ledger.walk.runs().filter(|(_, run)| {
-            !run.sealed && now.micros().saturating_sub(run.opened_at.micros()) > after
-        });
-        late.take(ALARMS)
-            .map(|(id, run)| Alarm {
-                alarm: LEFT_OPEN.to_owned(),
-                origin: origin.clone(),
-                index: Some(run.open_index),
-                run: Some(id.to_string()),
-                size: None,
-                cause: format!("opened at {} and not sealed", run.opened_at),
-                evidence: None,
-                mark: id.to_string(),
-            })
-            .collect()
-    }
-}
-
-impl Ledger {
-    /// The next entry.
-    fn read(&mut self, bytes: &[u8], origin: &str, trust: &Trust) {
-        let index = self.tree.size();
-        let nodes = &mut self.nodes;
-        self.tree.push_with(leaf_hash(bytes), |level, _, hash| {
-            if level % 8 == 0 {
-                nodes.entry(level).or_default().push(hash);
-            }
-        });
-        for (number, finding) in self.walk.read(bytes, Some(trust)).into_iter().enumerate() {
-            if self.alarms.len() >= ALARMS {
-                self.more += 1;
-                continue;
-            }
-            self.alarms.push(Alarm {
-                alarm: finding.code.as_str().to_owned(),
-                origin: origin.to_owned(),
-                index: Some(index),
-                run: None,
-                size: None,
-                cause: finding.cause,
-                evidence: None,
-                mark: format!("{index}-{number}"),
-            });
-        }
-    }
-}
-
-fn of_checkpoint(code: &str, checkpoint: &Checkpoint, cause: &str, mark: String) -> Alarm {
-    Alarm {
-        alarm: code.to_owned(),
-        origin: checkpoint.origin.clone(),
-        index: None,
-        run: None,
-        size: Some(checkpoint.size),
-        cause: cause.to_owned(),
-        evidence: None,
-        mark,
     }
 }
 

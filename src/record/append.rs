@@ -37,6 +37,7 @@ impl Recorder {
         conditions: Conditions,
         when_full: WhenFull,
     ) -> Result<Vec<Result<Appended, RecordError>>, RecordError> {
+        self.may_record(&caller.tenant)?;
         let mut keys = self.run_keys(&caller.tenant, &run).await?;
         let agents = self.agent_keys(&caller.tenant, &requests).await?;
         let signers = Signers {

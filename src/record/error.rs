@@ -231,6 +231,14 @@ pub enum RecordError {
         /// By how much.
         behind_ms: i64,
     },
+    /// Entries of the tenant's ledger that were published are not there, and nobody accepted it.
+    #[error(
+        "the ledger lacks entries that were published: the database was put back, and nothing is recorded until that is accepted"
+    )]
+    Rewound,
+    /// There is nothing to accept.
+    #[error("the ledger has all that was published; there is nothing to accept")]
+    NotRewound,
     /// No such tenant, though a token is of it.
     #[error("tenant {0} is not there")]
     NoTenant(TenantId),
@@ -296,6 +304,7 @@ impl From<LedgerError> for RecordError {
             LedgerError::Store(error) => Self::Store(error),
             LedgerError::Vault(error) => Self::Vault(error),
             LedgerError::ClockBehind { behind_ms } => Self::ClockBehind { behind_ms },
+            LedgerError::Rewound => Self::Rewound,
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::ledger::later;
 use crate::store::append::Session;
 use crate::store::frames::NewFrame;
 use crate::store::payloads::NewPayload;
+use crate::store::run_nodes::Node;
 use crate::store::{self, StoreError};
 use onrecord_core::chain::Chain;
 use onrecord_core::digest::Hash;
@@ -44,6 +45,8 @@ pub(super) struct Tried {
     pub(super) sealed: bool,
     pub(super) chain: Chain,
     pub(super) frames: Vec<NewFrame>,
+    /// What they complete of the run's tree.
+    pub(super) nodes: Vec<Node>,
     /// Of each submission its results.
     pub(super) results: Vec<Vec<Result<Placed, RecordError>>>,
 }
@@ -214,6 +217,7 @@ pub(super) async fn place_all<'a>(
                 sealed,
                 chain,
                 frames: Vec::new(),
+                nodes: Vec::new(),
                 results: results.collect(),
             };
             return Ok((tried, Vec::new()));
@@ -229,13 +233,16 @@ pub(super) async fn place_all<'a>(
         let looked_up = keys.is_some();
         let mut batch = Batch::new(chain.clone(), sealed, at, keys.take(), commits.clone());
         if let Some(results) = place_each(&mut batch, group, looked_up) {
+            let tree = chain.tree();
             let (chain, frames, payloads) = batch.finish();
+            let nodes = store::run_nodes::completed(tree, &frames);
             let tried = Tried {
                 group: index,
                 before,
                 sealed,
                 chain,
                 frames,
+                nodes,
                 results,
             };
             return Ok((tried, payloads));

@@ -51,7 +51,7 @@ impl Recorder {
 }
 
 /// The signed `run-head` of a chain as it is.
-pub(super) fn sign(key: &SealKey, chain: &Chain) -> Result<String, RecordError> {
+pub(crate) fn sign(key: &SealKey, chain: &Chain) -> Result<String, RecordError> {
     let at = chain
         .last_at()
         .ok_or_else(|| store::contradiction("runs", "last_at", chain.run()))?;

@@ -21,17 +21,21 @@ pub mod present;
 mod queue;
 pub mod read;
 mod redaction;
+pub(crate) mod rewind;
 mod rotate;
 mod rules;
 pub mod seal;
 mod sequencer;
+pub mod settings;
 mod signed;
 mod signing_keys;
+pub mod stated;
 
 pub(crate) use admin::TokenRow;
 pub(crate) use dry_run::{RUNS as DRY_RUNS, Tried, TriedPlace, TryRequest};
 pub use error::RecordError;
 pub(crate) use error::commit;
+pub(crate) use head::sign as sign_head;
 pub(crate) use open::state_of;
 pub(crate) use prepare::offload;
 pub(crate) use rotate::Rotations;
@@ -46,10 +50,11 @@ pub use queue::QueueLimits;
 pub use rules::Rules;
 pub(crate) use rules::{DOCUMENT_BYTES, Standing, document_media};
 use sequencer::Sequencer;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::num::NonZeroUsize;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -74,6 +79,12 @@ pub struct Shared {
     tokens: Tokens,
     agents: Agents,
     run_keys: Mutex<OpenKeys>,
+    /// Tenants whose ledgers lack what was published, as this process saw it last.
+    rewound: RwLock<BTreeSet<TenantId>>,
+    /// Whether witnesses are asked, so that what is published waits for them.
+    witnessed: AtomicBool,
+    /// Sizes of the ledgers when this process started: no smaller checkpoint is published.
+    published: RwLock<HashMap<TenantId, u64>>,
 }
 
 impl Deref for Recorder {
@@ -119,6 +130,9 @@ impl Recorder {
             rotating: Mutex::default(),
             followed,
             run_keys: Mutex::new(LruCache::new(OPEN_KEYS)),
+            rewound: RwLock::default(),
+            witnessed: AtomicBool::new(false),
+            published: RwLock::default(),
         }))
     }
 
@@ -151,6 +165,39 @@ impl Recorder {
         self.sequencer.drain().await;
         self.tasks.close();
         self.tasks.wait().await;
+    }
+
+    /// Says that witnesses are asked: what is published of ledgers has their signatures.
+    pub(crate) fn set_witnessed(&self) {
+        self.witnessed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether witnesses are asked.
+    pub(crate) fn is_witnessed(&self) -> bool {
+        self.witnessed.load(Ordering::Relaxed)
+    }
+
+    /// Notes how large a ledger was when this process started.
+    pub(crate) fn set_published(&self, tenant: &TenantId, size: u64) {
+        let mut published = self
+            .published
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        published.entry(tenant.clone()).or_insert(size);
+    }
+
+    /// How large it was; nothing where it was made since.
+    pub(crate) fn published_at_start(&self, tenant: &TenantId) -> u64 {
+        let published = self
+            .published
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        published.get(tenant).copied().unwrap_or(0)
+    }
+
+    /// Done when nothing more is to be begun.
+    pub(crate) async fn stopping(&self) {
+        self.stopping.cancelled().await;
     }
 
     /// Whether nothing more is begun.

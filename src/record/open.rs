@@ -165,6 +165,7 @@ impl Recorder {
             chain: &chain,
             frames: &[frame],
             payloads: &payloads,
+            nodes: &[],
             key_version: None,
         };
         store::append::write_locked(&mut tx, tenant.now, write).await?;

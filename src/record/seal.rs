@@ -3,17 +3,20 @@
 use super::follow::Progress;
 use super::open::state_of;
 use super::place::{STORE_ID, close_turn, place};
+use super::settings::settings;
 use super::{RecordError, Recorder, commit};
 use crate::access::{AgentKeys, Caller};
 use crate::ledger::{self, later};
 use crate::store;
 use crate::store::Tx;
+use crate::store::anchors::{StampRow, Stamped};
 use crate::store::append::RunWrite;
 use crate::store::runs::{RunRow, SealedRow};
 use crate::store::tenants::LockedTenant;
 use crate::vault::{TenantKeys, Vault};
 use onrecord_core::frame::{Actor, Draft, Kind};
 use onrecord_core::id::{RunId, TenantId};
+use onrecord_core::note::{Note, TlogProof};
 use onrecord_core::statement::{
     Completeness, FRAMES_SUBJECT, LedgerPosition, PayloadCounts, Predicate, RunSeal, Signed,
 };
@@ -29,8 +32,12 @@ pub struct Seal {
     pub index: u64,
     /// The envelope, exactly as signed.
     pub envelope: String,
-    /// Its `.tlog-proof`.
+    /// Its `.tlog-proof`: under the log's own checkpoint, and once witnesses cosigned one that has it, under that.
     pub proof: String,
+    /// Names of the witnesses that cosigned the proof's checkpoint.
+    pub cosigned_by: Vec<String>,
+    /// When an authority stamped it, by the authority's clock.
+    pub stamped_at: Option<Timestamp>,
     /// False where the run was sealed before.
     pub created: bool,
 }
@@ -101,22 +108,31 @@ impl Recorder {
                 .ok_or_else(|| RecordError::NoRun(run.clone()))?;
             let sealed = row.sealed.ok_or_else(|| RecordError::Open(run.clone()))?;
             let envelope = store::ledger::entry(&mut tx, &caller.tenant, sealed.index).await?;
+            let stamp = stamp_of(&mut tx, &caller.tenant, sealed.index).await?;
             tx.commit().await.map_err(store::StoreError::from)?;
-            read_seal(sealed, &envelope, false)
+            let seal = read_seal(sealed, &envelope, false)?;
+            Ok(Seal {
+                stamped_at: stamp.map(|stamp| stamp.stamped_at),
+                ..seal
+            })
         })
         .await
     }
 
-    /// Seals runs as interrupted that nobody has written to for some seconds. Returns how many. One that
-    /// cannot be sealed does not hinder the others.
-    pub async fn seal_idle(&self, idle_s: u64) -> Result<u64, RecordError> {
+    /// Seals runs as interrupted that nobody has written to for as long as their tenant chose, or, where it chose nothing,
+    /// for so many seconds; `None` is for ever. Returns how many. What cannot be sealed does not hinder the others.
+    pub async fn seal_idle(&self, standard_s: Option<u64>) -> Result<u64, RecordError> {
         let mut count = 0;
         for (tenant, _) in self.store.tenants().await? {
-            let mut tx = self.store.snapshot(&tenant).await?;
-            let runs = store::runs::idle(&mut tx, &tenant, idle_s, 100).await?;
-            tx.commit().await.map_err(store::StoreError::from)?;
+            let runs = match self.idle_runs(&tenant, standard_s).await {
+                Ok(runs) => runs,
+                Err(error) => {
+                    tracing::warn!(%tenant, %error, "idle runs cannot be looked for");
+                    continue;
+                }
+            };
             for run in runs {
-                match self.seal_if_idle(&tenant, &run, idle_s).await {
+                match self.seal_if_idle(&tenant, &run, standard_s).await {
                     Ok(true) => {
                         tracing::info!(%run, "sealed as interrupted: nobody wrote to it");
                         count += 1;
@@ -129,17 +145,35 @@ impl Recorder {
         Ok(count)
     }
 
-    /// Looks again under the lock: whoever comes back at this moment keeps the run.
+    async fn idle_runs(
+        &self,
+        tenant: &TenantId,
+        standard_s: Option<u64>,
+    ) -> Result<Vec<RunId>, RecordError> {
+        let mut tx = self.store.snapshot(tenant).await?;
+        let runs = match settings(&mut tx, tenant).await?.seal_idle(standard_s) {
+            Some(idle_s) => store::runs::idle(&mut tx, tenant, idle_s, 100).await?,
+            None => Vec::new(),
+        };
+        commit(tx).await?;
+        Ok(runs)
+    }
+
+    /// Looks again under the locks: whoever comes back at this moment keeps the run, and so does who chose another time.
     async fn seal_if_idle(
         &self,
         tenant: &TenantId,
         run: &RunId,
-        idle_s: u64,
+        standard_s: Option<u64>,
     ) -> Result<bool, RecordError> {
         let (recorder, run) = (self.clone(), run.clone());
         let caller = Caller::server(tenant.clone());
         self.detached(async move {
-            let locked = recorder.lock(&caller, &run).await?;
+            let mut locked = recorder.lock(&caller, &run).await?;
+            let chosen = settings(&mut locked.tx, &caller.tenant).await?;
+            let Some(idle_s) = chosen.seal_idle(standard_s) else {
+                return Ok(false);
+            };
             let last = locked.row.chain.last_at().unwrap_or(locked.now);
             let idle_micros = locked.now.micros() - last.micros();
             let least_micros = i64::try_from(idle_s)
@@ -186,7 +220,7 @@ async fn seal_locked(
     }
     let behind = |behind_ms| RecordError::ClockBehind { behind_ms };
     let mut chain = row.chain;
-    let before = (chain.size(), chain.head());
+    let (before, tree) = ((chain.size(), chain.head()), chain.tree().clone());
     let at = later(now, chain.last_at()).map_err(behind)?;
     let mut frames = Vec::new();
     frames.extend(close_turn(&mut chain, at)?);
@@ -200,6 +234,7 @@ async fn seal_locked(
             chain: &chain,
             frames: &frames,
             payloads: &[],
+            nodes: &store::run_nodes::completed(&tree, &frames),
             key_version: None,
         };
         store::append::write_locked(&mut tx, now, write).await?;
@@ -261,6 +296,8 @@ async fn seal_locked(
         index: sealed.index,
         envelope,
         proof: sealed.proof,
+        cosigned_by: Vec::new(),
+        stamped_at: None,
         created: true,
     })
 }
@@ -275,9 +312,28 @@ fn read_seal(sealed: SealedRow, envelope: &[u8], created: bool) -> Result<Seal, 
         statement,
         index: sealed.index,
         envelope: String::from_utf8_lossy(envelope).into_owned(),
+        cosigned_by: cosigned_by(&sealed.proof),
+        stamped_at: None,
         proof: sealed.proof,
         created,
     })
+}
+
+/// Whose signatures stand under a proof's checkpoint beside the log's own.
+fn cosigned_by(proof: &str) -> Vec<String> {
+    let checkpoint = TlogProof::parse(proof).map(|proof| proof.checkpoint);
+    let note = checkpoint.ok().and_then(|text| Note::parse(&text).ok());
+    let signatures = note.into_iter().flat_map(|note| note.signatures);
+    signatures.skip(1).map(|one| one.name).collect()
+}
+
+/// The time stamp of a seal.
+async fn stamp_of(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    index: u64,
+) -> Result<Option<StampRow>, store::StoreError> {
+    store::anchors::stamp(tx, tenant, Stamped::Seal, Some(index)).await
 }
 
 /// The frame that ends a run, written for whoever seals it.

@@ -365,6 +365,7 @@ impl Work {
                 chain: &one.chain,
                 frames: &one.frames,
                 payloads: rows,
+                nodes: &one.nodes,
                 key_version: groups[one.group].key_version(),
             })
             .collect();

@@ -7,6 +7,7 @@
 use super::frames::NewFrame;
 use super::id::Uuid;
 use super::payloads::NewPayload;
+use super::run_nodes::Node;
 use super::runs::{self, RunRow};
 use super::time::Time;
 use super::{Store, StoreError, Tx, contradiction, signed};
@@ -28,6 +29,8 @@ pub(crate) struct RunWrite<'a> {
     pub(crate) chain: &'a Chain,
     pub(crate) frames: &'a [NewFrame],
     pub(crate) payloads: &'a [NewPayload<'a>],
+    /// What the frames complete of the run's tree, of what is kept ([`super::run_nodes::completed`]).
+    pub(crate) nodes: &'a [Node],
     /// Version of the run's keys that the payloads were wrapped with: where the run has a newer one, nothing is written,
     /// since what is wrapped with a key that is destroyed could never be read. `None` where there are none.
     pub(crate) key_version: Option<i16>,
@@ -180,7 +183,7 @@ pub(crate) enum Keys {
 // `coalesce` of `in`: keeps it a hashed lookup among a few runs, where a join would compare each frame with each.
 // `coalesce` of `sealed_at`: the index of open runs is not to be used. `lateral`: each key is looked up by itself.
 macro_rules! write_sql {
-    (known: $known:literal, version: $version:literal, named: $named:literal, current: $current:literal, kept: $kept:literal) => {
+    (known: $known:literal, version: $version:literal, named: $named:literal, current: $current:literal, kept: $kept:literal, nodes: $nodes:literal) => {
         concat!("
 with v as (
   select * from unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bytea[], $6::timestamptz[], $7::bytea[], $8::text[], $9::bool[]", $version, ")
@@ -199,26 +202,36 @@ with v as (
   from unnest($11::bigint[], $12::timestamptz[], $13::bigint[], $14::int[], $15::text[], $16::uuid[], $17::text[], $18::text[], $19::bytea[], $20::bytea[])
     as f (seq, at, answers, turn, kind, run, tenant, key, mac, bytes)
   where coalesce(f.run in (select run from moved), false)
-)", $kept, "
+)", $kept, $nodes, "
 select clock_timestamp() as now, array(select run from moved) as moved, array(select run from known) as known")
     };
-    (known: $known:literal) => {
-        [
-            write_sql!(known: $known, version: "", named: "", current: "", kept: ""),
-            write_sql!(known: $known, version: ", $33::smallint[]", named: ", key_version", current: "
+    (known: $known:literal, nodes: $nodes:literal) => {
+        write_sql!(known: $known, version: ", $33::smallint[]", named: ", key_version", current: "
     and coalesce(v.key_version, runs.key_version) >= runs.key_version", kept: ", kept as (
   insert into payloads (run, tenant, commit, seq, place, media, tier, size, wrapped_dek, ciphertext, key_version, subjects)
   select p.* from unnest($21::uuid[], $22::text[], $23::bytea[], $24::bigint[], $25::smallint[], $26::text[], $27::smallint[], $28::bigint[], $29::bytea[], $30::bytea[], $31::smallint[], $32::bytea[])
     as p (run, tenant, commit, seq, place, media, tier, size, wrapped_dek, ciphertext, key_version, subjects)
   where coalesce(p.run in (select run from moved), false)
+)", nodes: $nodes)
+    };
+    (known: $known:literal) => {
+        [
+            write_sql!(known: $known, version: "", named: "", current: "", kept: "", nodes: ""),
+            write_sql!(known: $known, nodes: ""),
+            // What follows from the frames may not hinder them, whoever wrote it before.
+            write_sql!(known: $known, nodes: ", noded as (
+  insert into run_nodes (run, tenant, level, idx, hash)
+  select n.* from unnest($34::uuid[], $35::text[], $36::smallint[], $37::bigint[], $38::bytea[]) as n (run, tenant, level, idx, hash)
+  where coalesce(n.run in (select run from moved), false)
+  on conflict do nothing
 )"),
         ]
     };
 }
 
-/// The statement for each choice of [`Keys`], without and with payloads. Keys that the store chose are of their place, and
-/// need not be looked for.
-const WRITE: [[&str; 2]; 2] = [
+/// The statement for each choice of [`Keys`]: without payloads, with them, and with nodes of the runs' trees too. Keys that
+/// the store chose are of their place, and need not be looked for.
+const WRITE: [[&str; 3]; 2] = [
     write_sql!(known: "select null::uuid as run where false"),
     write_sql!(known: "
   select wanted.run from unnest($16::uuid[], $18::text[]) as wanted (run, key),
@@ -249,7 +262,7 @@ pub(crate) async fn write(
     keys: Keys,
 ) -> Result<Written, StoreError> {
     if let ([run], Keys::New) = (&*runs, keys)
-        && let ([frame], []) = (run.frames, run.payloads)
+        && let ([frame], [], []) = (run.frames, run.payloads, run.nodes)
     {
         return write_one(connection, now, run, frame).await;
     }
@@ -271,19 +284,25 @@ pub(crate) async fn write(
         let pairs = runs.iter().zip(&ids);
         pairs.flat_map(|(run, id)| run.payloads.iter().map(|one| (run.chain, *id, one)))
     };
+    let nodes = || {
+        let pairs = runs.iter().zip(&ids);
+        pairs.flat_map(|(run, id)| run.nodes.iter().map(|one| (run.chain, *id, one)))
+    };
     macro_rules! column {
         ($rows:expr, $row:pat => $value:expr) => {
             $rows.map(|$row| $value).collect::<Vec<_>>()
         };
     }
-    let any = payloads().next().is_some();
-    let statement = WRITE[usize::from(keys == Keys::Sought)][usize::from(any)];
+    let with_nodes = nodes().next().is_some();
+    let with_payloads = with_nodes || payloads().next().is_some();
+    let parts = usize::from(with_payloads) + usize::from(with_nodes);
+    let statement = WRITE[usize::from(keys == Keys::Sought)][parts];
     let mut arguments = PgArguments::default();
     // About what the rest of a row takes; a buffer that grows as it is filled copies everything several times.
     let bytes = frames().map(|(.., frame)| frame.bytes.len() + frame.key.len() + 192);
     let ciphertexts = payloads().map(|(.., one)| one.ciphertext.len() + 384);
     arguments.reserve(
-        33,
+        38,
         1_024 * runs.len() + bytes.chain(ciphertexts).sum::<usize>(),
     );
     let query = sqlx::query_with(statement, arguments)
@@ -307,7 +326,7 @@ pub(crate) async fn write(
         .bind(column!(frames(), (.., frame) => frame.key.as_str()))
         .bind(column!(frames(), (.., frame) => frame.request_mac.as_ref().map(|mac| &mac[..])))
         .bind(column!(frames(), (.., frame) => frame.bytes.as_slice()));
-    let query = if any {
+    let query = if with_payloads {
         query
             .bind(column!(payloads(), (_, run, _) => run))
             .bind(column!(payloads(), (chain, ..) => chain.tenant().as_str()))
@@ -322,6 +341,16 @@ pub(crate) async fn write(
             .bind(column!(payloads(), (.., one) => one.key_version))
             .bind(column!(payloads(), (.., one) => one.subjects))
             .bind(column!(runs.iter(), run => run.key_version))
+    } else {
+        query
+    };
+    let query = if with_nodes {
+        query
+            .bind(column!(nodes(), (_, run, _) => run))
+            .bind(column!(nodes(), (chain, ..) => chain.tenant().as_str()))
+            .bind(column!(nodes(), (.., (level, ..)) => i16::from(*level)))
+            .bind(column!(nodes(), (.., (_, index, _)) => signed(*index)))
+            .bind(column!(nodes(), (.., (.., hash)) => &hash.0[..]))
     } else {
         query
     };

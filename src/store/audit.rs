@@ -1,18 +1,16 @@
 //! What an audit reads: everything as it lies there, in snapshots, and nothing is changed. What contradicts the model is the
 //! audit's to name, so that rows come as they are.
 
+use super::copy::{Copy, Fields, Micros, broken_off};
 use super::id::Uuid;
 use super::{StoreError, connect, signed};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::StreamExt as _;
-use futures_util::stream::BoxStream;
 use onrecord_core::id::RunId;
-use sqlx::error::BoxDynError;
-use sqlx::postgres::{PgRow, PgTypeInfo, PgValueRef};
-use sqlx::{Connection as _, Decode, Executor as _, PgConnection, Postgres, Row as _, Type};
+use sqlx::postgres::PgRow;
+use sqlx::{Connection as _, Executor as _, PgConnection, Row as _};
+use std::collections::HashMap;
 
-/// Microseconds from 1970 to 2000, where PostgreSQL begins to count.
-const EPOCH: i64 = 946_684_800_000_000;
 /// Places of surplus rows that are named; more are as bad.
 const SURPLUS: i64 = 20;
 
@@ -114,8 +112,8 @@ pub(crate) struct PayloadRow {
     pub(crate) length: i32,
 }
 
-/// A version of a tenant's rules of redaction.
-pub(crate) struct RulesRow {
+/// A version of a document that a tenant signed: its rules of redaction, or its settings.
+pub(crate) struct DocumentRow {
     pub(crate) version: i64,
     pub(crate) index: i64,
     pub(crate) document: Vec<u8>,
@@ -247,18 +245,89 @@ impl Reader {
     ///
     /// # Errors
     /// The database does not answer.
-    pub(crate) async fn rules(&mut self) -> Result<Vec<RulesRow>, StoreError> {
-        let rows = sqlx::query("select * from redaction_rules where tenant = current_setting('onrecord.tenant') order by version")
-            .fetch_all(&mut self.connection)
-            .await?;
+    pub(crate) async fn rules(&mut self) -> Result<Vec<DocumentRow>, StoreError> {
+        self.documents(
+            "select * from redaction_rules where tenant = current_setting('onrecord.tenant') order by version",
+        )
+        .await
+    }
+
+    /// All versions of the tenant's settings.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn settings(&mut self) -> Result<Vec<DocumentRow>, StoreError> {
+        self.documents(
+            "select * from settings where tenant = current_setting('onrecord.tenant') order by version",
+        )
+        .await
+    }
+
+    async fn documents(&mut self, sql: &'static str) -> Result<Vec<DocumentRow>, StoreError> {
+        let rows = sqlx::query(sql).fetch_all(&mut self.connection).await?;
         let read = |row: &PgRow| {
-            Ok(RulesRow {
+            Ok(DocumentRow {
                 version: row.try_get("version")?,
                 index: row.try_get("ledger_index")?,
                 document: row.try_get("document")?,
             })
         };
         rows.iter().map(read).collect()
+    }
+
+    /// The lines of witnesses under the tenant's checkpoints, by their sizes.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn cosignatures(&mut self) -> Result<HashMap<i64, String>, StoreError> {
+        let rows: Vec<(i64, String)> = sqlx::query_as(
+            "select size, string_agg(line || E'\\n', '' order by witness) from cosignatures
+             where tenant = current_setting('onrecord.tenant') group by size",
+        )
+        .fetch_all(&mut self.connection)
+        .await?;
+        Ok(rows.into_iter().collect())
+    }
+
+    /// The proof that takes the place of that of a run's row, where there is one.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn cosigned_proof(
+        &mut self,
+        run: &RunId,
+    ) -> Result<Option<String>, StoreError> {
+        Ok(
+            sqlx::query_scalar("select proof from cosigned_proofs where run = $1")
+                .bind(Uuid::from(run))
+                .fetch_optional(&mut self.connection)
+                .await?,
+        )
+    }
+
+    /// How far the ledger has stated an open run, by the row that says so: frames, and index of the statement.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn stated(&mut self, run: &RunId) -> Result<Option<(i64, i64)>, StoreError> {
+        Ok(
+            sqlx::query_as("select size, ledger_index from run_heads where run = $1")
+                .bind(Uuid::from(run))
+                .fetch_optional(&mut self.connection)
+                .await?,
+        )
+    }
+
+    /// The nodes of a run's tree, by level and index.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn run_nodes(&mut self, run: &RunId) -> Result<Copy<'_>, StoreError> {
+        let sql = format!(
+            "copy (select level, idx, hash from run_nodes where run = '{:032x}' order by level, idx) to stdout (format binary)",
+            run.to_bits()
+        );
+        Copy::begin(&mut self.connection, &sql).await
     }
 
     /// The tenant's runs in the order of their ids.
@@ -510,152 +579,8 @@ pub(crate) enum Stray {
     Payloads,
 }
 
-/// A time in microseconds since 1970; what is infinite there is far away here.
-struct Micros(i64);
-
-impl Type<Postgres> for Micros {
-    fn type_info() -> PgTypeInfo {
-        PgTypeInfo::with_name("TIMESTAMPTZ")
-    }
-}
-
-impl Decode<'_, Postgres> for Micros {
-    fn decode(value: PgValueRef<'_>) -> Result<Self, BoxDynError> {
-        let micros = <i64 as Decode<Postgres>>::decode(value)?;
-        Ok(Self(micros.saturating_add(EPOCH)))
-    }
-}
-
 fn run(row: &PgRow, column: &str) -> Result<Option<RunId>, sqlx::Error> {
     Ok(row.try_get::<Option<Uuid>, _>(column)?.map(RunId::from))
-}
-
-/// Rows as `COPY … (FORMAT binary)` sends them, which costs PostgreSQL and us less than the rows of a query: for each the
-/// number of its fields in two bytes, and of each field its length in four, -1 for null, and its bytes.
-pub(crate) struct Copy<'c> {
-    chunks: BoxStream<'c, Result<Bytes, sqlx::Error>>,
-    rest: BytesMut,
-    begun: bool,
-    ended: bool,
-}
-
-/// What every such stream begins with: a signature, flags, and the length of an extension, of which there is none.
-const COPY_HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
-
-impl<'c> Copy<'c> {
-    async fn begin(connection: &'c mut PgConnection, sql: &str) -> Result<Self, StoreError> {
-        Ok(Self {
-            chunks: connection.copy_out_raw(sql).await?,
-            rest: BytesMut::new(),
-            begun: false,
-            ended: false,
-        })
-    }
-
-    /// The next row, undecoded.
-    ///
-    /// # Errors
-    /// The database does not answer, or does not speak as it should.
-    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, StoreError> {
-        loop {
-            if !self.begun && self.rest.len() >= COPY_HEADER.len() {
-                if self.rest.split_to(COPY_HEADER.len()) != COPY_HEADER {
-                    return Err(broken_off());
-                }
-                self.begun = true;
-            }
-            if self.begun && !self.ended {
-                match row_length(&self.rest) {
-                    Some(Row::End) => self.ended = true,
-                    Some(Row::Long(length)) => {
-                        return Ok(Some(self.rest.split_to(length).freeze()));
-                    }
-                    None => {}
-                }
-            }
-            match self.chunks.next().await.transpose()? {
-                Some(chunk) => self.rest.extend_from_slice(&chunk),
-                None if self.ended => return Ok(None),
-                None => return Err(broken_off()),
-            }
-        }
-    }
-}
-
-/// What stands at the beginning of a stream of rows.
-enum Row {
-    /// A row of so many bytes.
-    Long(usize),
-    /// The end.
-    End,
-}
-
-/// `None` where more bytes have to come before it can be told.
-fn row_length(bytes: &[u8]) -> Option<Row> {
-    let (fields, mut rest) = bytes.split_first_chunk()?;
-    let fields = i16::from_be_bytes(*fields);
-    if fields < 0 {
-        return Some(Row::End);
-    }
-    for _ in 0..fields {
-        let (length, after) = rest.split_first_chunk()?;
-        let length = usize::try_from(i32::from_be_bytes(*length)).unwrap_or(0);
-        rest = after.get(length..)?;
-    }
-    Some(Row::Long(bytes.len() - rest.len()))
-}
-
-/// The connection ended within the rows, or sent something else.
-fn broken_off() -> StoreError {
-    StoreError::Database(sqlx::Error::Protocol("COPY sent no rows".into()))
-}
-
-/// The fields of a row.
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Fields<'a> {
-    fn of(row: &'a [u8], count: i16) -> Result<Self, StoreError> {
-        match row.split_first_chunk() {
-            Some((fields, rest)) if i16::from_be_bytes(*fields) == count => Ok(Self(rest)),
-            _ => Err(broken_off()),
-        }
-    }
-
-    /// The next field; `None` for null.
-    fn next(&mut self) -> Result<Option<&'a [u8]>, StoreError> {
-        let (length, rest) = self.0.split_first_chunk().ok_or_else(broken_off)?;
-        let Ok(length) = usize::try_from(i32::from_be_bytes(*length)) else {
-            self.0 = rest;
-            return Ok(None);
-        };
-        let (field, rest) = rest.split_at_checked(length).ok_or_else(broken_off)?;
-        self.0 = rest;
-        Ok(Some(field))
-    }
-
-    fn bytes(&mut self) -> Result<&'a [u8], StoreError> {
-        self.next()?.ok_or_else(broken_off)
-    }
-
-    fn text(&mut self) -> Result<&'a str, StoreError> {
-        std::str::from_utf8(self.bytes()?).map_err(|_| broken_off())
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<Option<[u8; N]>, StoreError> {
-        let field = self.next()?;
-        field
-            .map(|field| field.try_into().map_err(|_| broken_off()))
-            .transpose()
-    }
-
-    fn long(&mut self) -> Result<Option<i64>, StoreError> {
-        Ok(self.array()?.map(i64::from_be_bytes))
-    }
-
-    fn micros(&mut self) -> Result<i64, StoreError> {
-        let micros = self.long()?.ok_or_else(broken_off)?;
-        Ok(micros.saturating_add(EPOCH))
-    }
 }
 
 impl<'a> FrameRow<'a> {

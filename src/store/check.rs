@@ -8,21 +8,33 @@ use sqlx::migrate::Migrator;
 use sqlx::{Connection as _, PgConnection};
 
 /// Tables of evidence, which nobody may change.
-const APPEND_ONLY: [&str; 6] = [
+const APPEND_ONLY: [&str; 12] = [
     "frames",
     "payloads",
     "ledger_entries",
     "ledger_nodes",
     "checkpoints",
     "redaction_rules",
+    "cosignatures",
+    "cosigned_checkpoints",
+    "cosigned_proofs",
+    "time_stamps",
+    "rewinds",
+    "accepted_rewinds",
 ];
 /// Of these, those with triggers that refuse a change to their owner too.
-const GUARDED: [&str; 5] = [
+const GUARDED: [&str; 11] = [
     "frames",
     "ledger_entries",
     "ledger_nodes",
     "checkpoints",
     "redaction_rules",
+    "cosignatures",
+    "cosigned_checkpoints",
+    "cosigned_proofs",
+    "time_stamps",
+    "rewinds",
+    "accepted_rewinds",
 ];
 
 /// A database as it was found.

@@ -1,6 +1,7 @@
 //! Ledgers: entries, the nodes of their trees, and checkpoints.
 
 use super::id::Uuid;
+use super::tenants::LockedTenant;
 use super::time::Time;
 use super::{StoreError, Tx, contradiction, hash, signed, unsigned};
 use onrecord_core::digest::Hash;
@@ -20,30 +21,50 @@ pub(crate) struct NewEntry<'a> {
     pub(crate) bytes: &'a [u8],
 }
 
-/// Adds an entry and the subtrees that it completes, as `(level, index, hash)`.
-pub(crate) async fn insert(
+/// Adds entries and the subtrees that they complete, as `(level, index, hash)`, and writes what the ledger has become: one
+/// statement, however many they are.
+pub(crate) async fn write(
     tx: &mut Tx,
-    tenant: &TenantId,
-    entry: &NewEntry<'_>,
+    tenant: &LockedTenant,
+    entries: &[NewEntry<'_>],
     nodes: &[(u8, u64, Hash)],
 ) -> Result<(), StoreError> {
-    sqlx::query("insert into ledger_entries (tenant, idx, name, run, at, leaf, bytes) values ($1, $2, $3, $4, $5, $6, $7)")
-        .bind(tenant.as_str())
-        .bind(signed(entry.index))
-        .bind(entry.name)
-        .bind(entry.run.map(Uuid::from))
-        .bind(Time(entry.at))
-        .bind(&entry.leaf.0[..])
-        .bind(entry.bytes)
-        .execute(&mut **tx)
-        .await?;
-    sqlx::query("insert into ledger_nodes (tenant, level, idx, hash) select $1, * from unnest($2::smallint[], $3::bigint[], $4::bytea[])")
-        .bind(tenant.as_str())
-        .bind(nodes.iter().map(|(level, ..)| i16::from(*level)).collect::<Vec<_>>())
-        .bind(nodes.iter().map(|(_, index, _)| signed(*index)).collect::<Vec<_>>())
-        .bind(nodes.iter().map(|(.., hash)| &hash.0[..]).collect::<Vec<_>>())
-        .execute(&mut **tx)
-        .await?;
+    let frontier: Vec<u8> = tenant
+        .ledger
+        .nodes()
+        .iter()
+        .flat_map(|node| node.0)
+        .collect();
+    macro_rules! column {
+        ($rows:expr, $row:pat => $value:expr) => {
+            $rows.iter().map(|$row| $value).collect::<Vec<_>>()
+        };
+    }
+    sqlx::query(
+        "with entries as (
+           insert into ledger_entries (tenant, idx, name, run, at, leaf, bytes)
+           select $1, * from unnest($2::bigint[], $3::text[], $4::uuid[], $5::timestamptz[], $6::bytea[], $7::bytea[])
+         ), nodes as (
+           insert into ledger_nodes (tenant, level, idx, hash)
+           select $1, * from unnest($8::smallint[], $9::bigint[], $10::bytea[])
+         )
+         update tenants set ledger_size = $11, ledger_nodes = $12, ledger_at = coalesce($13, ledger_at) where tenant = $1",
+    )
+    .bind(tenant.tenant.as_str())
+    .bind(column!(entries, one => signed(one.index)))
+    .bind(column!(entries, one => one.name))
+    .bind(column!(entries, one => one.run.map(Uuid::from)))
+    .bind(column!(entries, one => Time(one.at)))
+    .bind(column!(entries, one => &one.leaf.0[..]))
+    .bind(column!(entries, one => one.bytes))
+    .bind(column!(nodes, (level, ..) => i16::from(*level)))
+    .bind(column!(nodes, (_, index, _) => signed(*index)))
+    .bind(column!(nodes, (.., hash) => &hash.0[..]))
+    .bind(signed(tenant.ledger.size()))
+    .bind(frontier)
+    .bind(tenant.ledger_at.map(Time))
+    .execute(&mut **tx)
+    .await?;
     Ok(())
 }
 
@@ -78,6 +99,20 @@ pub(crate) async fn checkpoint(
         unsigned(row.try_get("size")?, "checkpoints", "size")?,
         row.try_get("note")?,
     ))
+}
+
+/// The note of the checkpoint of a size.
+pub(crate) async fn checkpoint_of(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    size: u64,
+) -> Result<String, StoreError> {
+    let note = sqlx::query_scalar("select note from checkpoints where tenant = $1 and size = $2")
+        .bind(tenant.as_str())
+        .bind(signed(size))
+        .fetch_one(&mut **tx)
+        .await?;
+    Ok(note)
 }
 
 /// The first checkpoint of a size or above, and its size.

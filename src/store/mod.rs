@@ -3,10 +3,12 @@
 //! Every transaction names its tenant first, and row security shows it nothing else. Bytes under a
 //! hash or a signature are `bytea` and come back as they went in.
 
+pub(crate) mod anchors;
 pub(crate) mod append;
 pub(crate) mod audit;
 pub mod check;
 pub(crate) mod condition;
+pub(crate) mod copy;
 pub(crate) mod erasing;
 pub(crate) mod erasures;
 pub(crate) mod frames;
@@ -16,7 +18,11 @@ pub(crate) mod ledger;
 mod migrate;
 pub(crate) mod payloads;
 pub(crate) mod redaction;
+pub(crate) mod rewinds;
+pub(crate) mod run_heads;
+pub(crate) mod run_nodes;
 pub(crate) mod runs;
+pub(crate) mod settings;
 pub(crate) mod signing_keys;
 pub(crate) mod tenants;
 pub(crate) mod time;

@@ -30,6 +30,7 @@ pub(crate) struct RunRow {
 pub(crate) struct SealedRow {
     pub(crate) at: Timestamp,
     pub(crate) index: u64,
+    /// Under the first cosigned checkpoint that has it, once there is one, and from the log's own until then.
     pub(crate) proof: String,
 }
 
@@ -69,12 +70,25 @@ pub(super) fn read(row: &PgRow) -> Result<RunRow, StoreError> {
     })
 }
 
+/// A row with the proof that takes the place of the first one, where there is one.
+fn read_one(row: &PgRow) -> Result<RunRow, StoreError> {
+    let mut run = read(row)?;
+    let cosigned: Option<String> = row.try_get("cosigned_proof")?;
+    if let (Some(sealed), Some(proof)) = (&mut run.sealed, cosigned) {
+        sealed.proof = proof;
+    }
+    Ok(run)
+}
+
 /// Waits for the lock of a run, and reads the database's clock after it.
 pub(crate) async fn lock(
     tx: &mut Tx,
     run: &RunId,
 ) -> Result<Option<(RunRow, Timestamp)>, StoreError> {
-    let row = sqlx::query("select * from runs where run = $1 for update")
+    let row = sqlx::query(
+        "select *, (select proof from cosigned_proofs where cosigned_proofs.run = runs.run) as cosigned_proof
+         from runs where run = $1 for update",
+    )
         .bind(Uuid::from(run))
         .fetch_optional(&mut **tx)
         .await?;
@@ -82,16 +96,19 @@ pub(crate) async fn lock(
     let now: Time = sqlx::query_scalar("select clock_timestamp()")
         .fetch_one(&mut **tx)
         .await?;
-    Ok(Some((read(&row)?, now.0)))
+    Ok(Some((read_one(&row)?, now.0)))
 }
 
 /// A run, unlocked.
 pub(crate) async fn find(tx: &mut Tx, run: &RunId) -> Result<Option<RunRow>, StoreError> {
-    let row = sqlx::query("select * from runs where run = $1")
+    let row = sqlx::query(
+        "select *, (select proof from cosigned_proofs where cosigned_proofs.run = runs.run) as cosigned_proof
+         from runs where run = $1",
+    )
         .bind(Uuid::from(run))
         .fetch_optional(&mut **tx)
         .await?;
-    row.map(|row| read(&row)).transpose()
+    row.map(|row| read_one(&row)).transpose()
 }
 
 /// How many frames runs have, and whether they are sealed; those that are not there are left out.

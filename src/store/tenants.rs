@@ -2,7 +2,7 @@
 
 use super::id::Uuid;
 use super::time::Time;
-use super::{Store, StoreError, Tx, contradiction, hash, signed, unsigned};
+use super::{Store, StoreError, Tx, contradiction, hash, unsigned};
 use onrecord_core::digest::Hash;
 use onrecord_core::id::{Origin, RunId, TenantId};
 use onrecord_core::merkle::Frontier;
@@ -22,6 +22,8 @@ pub(crate) struct LockedTenant {
     pub(crate) previous_seal: Option<Previous>,
     /// The seal key in force, which signs whatever is entered.
     pub(crate) seal_key: Hash,
+    /// Whether the ledger lacks entries that were published, so that nothing may be entered until somebody accepts it.
+    pub(crate) rewound: bool,
     /// The database's clock, read after the lock was taken.
     pub(crate) now: Timestamp,
 }
@@ -34,6 +36,19 @@ impl Store {
             .await?;
         rows.iter()
             .map(|row| Ok((tenant(row)?, origin(row)?)))
+            .collect()
+    }
+
+    /// All tenants with the origins and sizes of their ledgers.
+    pub(crate) async fn ledgers(&self) -> Result<Vec<(TenantId, Origin, u64)>, StoreError> {
+        let rows = sqlx::query("select tenant, origin, ledger_size from tenants order by tenant")
+            .fetch_all(self.pool())
+            .await?;
+        rows.iter()
+            .map(|row| {
+                let size = unsigned(row.try_get("ledger_size")?, "tenants", "ledger_size")?;
+                Ok((tenant(row)?, origin(row)?, size))
+            })
             .collect()
     }
 
@@ -102,7 +117,9 @@ pub(crate) async fn insert(
 /// Waits for the tenant's lock.
 pub(crate) async fn lock(tx: &mut Tx, id: &TenantId) -> Result<LockedTenant, StoreError> {
     let row = sqlx::query(
-        "select *, nullif(ledger_at, '-infinity') as at from tenants where tenant = $1 for update",
+        "select *, nullif(ledger_at, '-infinity') as at, exists (
+           select from rewinds left join accepted_rewinds using (id) where rewinds.tenant = $1 and accepted_rewinds.id is null
+         ) as rewound from tenants where tenant = $1 for update",
     )
     .bind(id.as_str())
     .fetch_one(&mut **tx)
@@ -135,6 +152,7 @@ pub(crate) async fn lock(tx: &mut Tx, id: &TenantId) -> Result<LockedTenant, Sto
         ledger_at: row.try_get::<Option<Time>, _>("at")?.map(|time| time.0),
         previous_seal,
         seal_key: hash(row.try_get("seal_key")?, "tenants", "seal_key")?,
+        rewound: row.try_get("rewound")?,
         now: now.0,
     })
 }
@@ -160,30 +178,6 @@ pub(crate) async fn update_seal_key(
         .execute(&mut **tx)
         .await?;
     tenant.seal_key = keyid;
-    Ok(())
-}
-
-/// Writes what the ledger has become.
-pub(crate) async fn update_ledger(
-    tx: &mut Tx,
-    tenant: &LockedTenant,
-    at: Timestamp,
-) -> Result<(), StoreError> {
-    let nodes: Vec<u8> = tenant
-        .ledger
-        .nodes()
-        .iter()
-        .flat_map(|node| node.0)
-        .collect();
-    sqlx::query(
-        "update tenants set ledger_size = $2, ledger_nodes = $3, ledger_at = $4 where tenant = $1",
-    )
-    .bind(tenant.tenant.as_str())
-    .bind(signed(tenant.ledger.size()))
-    .bind(nodes)
-    .bind(Time(at))
-    .execute(&mut **tx)
-    .await?;
     Ok(())
 }
 

@@ -2,8 +2,9 @@
 
 use super::VaultError;
 use super::cipher::Key;
+use crate::durable;
 use onrecord_core::id::TenantId;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::Path;
@@ -30,30 +31,13 @@ pub(super) fn private_folder(path: &Path) -> Result<(), VaultError> {
 
 /// Makes the name of a file or folder durable.
 fn sync_parent(path: &Path) -> Result<(), VaultError> {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    File::open(folder)
-        .and_then(|folder| folder.sync_all())
-        .map_err(at(folder))
+    durable::sync_parent(path).map_err(at(path))
 }
 
 /// Writes a file that was not there; false where somebody else wrote it first. A crash in the middle
 /// leaves a temporary file that nobody reads; after the return the file survives a power cut.
 pub(super) fn write_new(path: &Path, bytes: &[u8]) -> Result<bool, VaultError> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    // A name that nobody else has: two processes that wrote into one temporary file would change the key
-    // under the name that the first of them gave it. Its mode is 0600.
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(at(path))?;
-    file.write_all(bytes).map_err(at(path))?;
-    file.as_file().sync_all().map_err(at(path))?;
-    // Fails where the name is taken: no key is ever overwritten.
-    match file.persist_noclobber(path) {
-        Ok(_) => sync_parent(path).map(|()| true),
-        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-        Err(error) => Err(at(path)(error.error)),
-    }
+    durable::write_new(path, bytes).map_err(at(path))
 }
 
 /// Destroys a key file; false where it is gone already. On a disk that writes in place the bytes are overwritten; one
@@ -86,12 +70,7 @@ pub(super) fn destroy(path: &Path) -> Result<bool, VaultError> {
 
 /// Puts other bytes in the place of a file, in one step that survives a power cut.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), VaultError> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(at(path))?;
-    file.write_all(bytes).map_err(at(path))?;
-    file.as_file().sync_all().map_err(at(path))?;
-    file.persist(path).map_err(|error| at(path)(error.error))?;
-    sync_parent(path)
+    durable::replace(path, bytes).map_err(at(path))
 }
 
 /// Gives a file another name, in the place of one that has it.

@@ -19,6 +19,7 @@ mod seal_keys;
 mod signer;
 mod survey;
 mod transit;
+mod witness;
 
 pub use commitment::{Commitment, commit_to, salt_of};
 pub use root::RootSource;
@@ -26,6 +27,7 @@ pub use run::{OpenedPayload, RunKeys, SealedPayload, WrappedRunKey};
 pub use signer::{LedgerKey, PublicKey, SealKey};
 pub use survey::{Survey, TenantFolder};
 pub use transit::TransitSource;
+pub use witness::WitnessKey;
 
 use cipher::Key;
 use onrecord_core::digest::Hash;
@@ -121,6 +123,12 @@ pub enum VaultError {
     /// A new tenant has keys already.
     #[error("key file {path} is there already")]
     Taken {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Others may read a key that is not encrypted.
+    #[error("key file {path} is for its owner alone: chmod 0600 it")]
+    Open {
         /// The file.
         path: PathBuf,
     },

@@ -57,6 +57,29 @@ pub async fn database() -> TestDatabase {
 }
 
 impl TestDatabase {
+    /// Another database with all that is in this one, which nobody uses meanwhile.
+    pub async fn copy(&self) -> TestDatabase {
+        let copy = database().await;
+        // Names are the harness's own; what a server left open of a connection is no use of it.
+        let orders = [
+            format!("drop database {}", copy.name),
+            format!(
+                "select pg_terminate_backend(pid) from pg_stat_activity where datname = '{}'",
+                self.name
+            ),
+            format!("create database {} template {}", copy.name, self.name),
+        ];
+        let admin = self.url.replace(&format!("/{}", self.name), "/postgres");
+        let mut admin = PgConnection::connect(&admin).await.expect("a connection");
+        for order in orders {
+            sqlx::raw_sql(sqlx::AssertSqlSafe(order))
+                .execute(&mut admin)
+                .await
+                .expect("the order is carried out");
+        }
+        copy
+    }
+
     /// The settings of a server over it, with its keys in a folder.
     pub fn config(&self, data_dir: &Path) -> Config {
         Config {
@@ -72,6 +95,7 @@ impl TestDatabase {
             new_token: false,
             redaction: true,
             literals: None,
+            anchors: Default::default(),
         }
     }
 }

@@ -1035,6 +1035,7 @@ BODY_RULES = {
 }
 DISCLOSURE = {"commit": is_hex, "state": one_of(*STATES), "salt": Maybe(is_hex), "index": Maybe(is_natural)}
 KEY_ROLES = one_of("seal", "agent", "ledger", "witness")
+is_told = object_of(more=True, size=is_natural, root=Maybe(is_hex), told_by=is_str)
 is_run_hash = object_of(more=True, run=is_ulid, hash=is_hex)
 # Members of predicates, which mean the same in all of them but for those that are given below.
 MEMBERS: dict[str, Rule] = {
@@ -1089,6 +1090,7 @@ PREDICATE_RULES: dict[str, tuple[dict[str, Rule], Callable[..., bool]]] = {
     "export": (members("run purpose by at payloads", payloads=counts(*STATES)), called("MANIFEST.sha256")),
     "policy": (members("policy version by at"), always),
     "release": (members("release decision evidence? by at"), always),
+    "rewind": (members("published size root reason by at", published=list_of(is_told, 1)), of_run_or_tenant),
 }
 
 # ---- JSON: let in strictly, by the rules of json.md -------------------------------------------------------------

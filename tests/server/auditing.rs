@@ -6,6 +6,7 @@ use crate::api::audit::trust;
 use crate::running::Server;
 use crate::signing_agent::{Agent, Run, kept, text};
 use onrecord::audit::{Audit, Finding, State, Summary, Told};
+use onrecord::start::HeadsEvery;
 use onrecord_verify::{Status, Trust};
 use serde_json::{Value, json};
 use sqlx::{Executor as _, PgConnection};
@@ -68,6 +69,10 @@ async fn filled() -> Filled {
     for (key, tier) in [("a", 3), ("b", 1), ("c", 3)] {
         observe(api, &forensic, key, tier).await;
     }
+    let lines: String = (0..70)
+        .map(|n| format!("{{\"kind\":\"decision\",\"key\":\"n{n}\"}}\n"))
+        .collect();
+    api.frames(&forensic, lines).await;
     let erasure = json!({"run": forensic, "tier": 3, "reason": "window"});
     api.post("/v1/erasures", &erasure).await.is(201);
     observe(api, &forensic, "d", 3).await;
@@ -76,6 +81,11 @@ async fn filled() -> Filled {
         .header("content-type", "application/json")
         .body("{}");
     crate::api::Answer::of(rules).await.is(201);
+    let all = HeadsEvery {
+        frames: 1,
+        seconds: 0,
+    };
+    assert_eq!(server.app.recorder.state_heads(all).await.unwrap(), 2);
     let second = api.new_tenant().await;
     let other = second.any_run().await.run.to_string();
     observe(&second, &other, "k", 2).await;
@@ -203,7 +213,23 @@ const FRAMES: [Alteration; 13] = [
     ),
 ];
 
-const RUNS: [Alteration; 20] = [
+const RUNS: [Alteration; 24] = [
+    (
+        "update run_nodes set hash = sha256('x') where run = FORENSIC",
+        ("column", "run_nodes", "hash"),
+    ),
+    (
+        "insert into run_nodes (idx, run, level, tenant, hash) select 3, run, 6, tenant, hash from run_nodes where run = FORENSIC",
+        ("row_surplus", "run_nodes", "idx"),
+    ),
+    (
+        "update run_heads set size = size - 1 where run = OPEN",
+        ("column", "run_heads", "size"),
+    ),
+    (
+        "delete from run_heads where run = OPEN",
+        ("column", "run_heads", "ledger_index"),
+    ),
     (
         "update runs set head = sha256('x') where run = OPEN",
         ("column", "runs", "head"),
@@ -390,7 +416,7 @@ const OTHERS: [Alteration; 20] = [
     ("insert into payloads (run, commit, tenant, seq, place, media, tier, size, wrapped_dek, ciphertext) select gen_random_uuid(), commit, tenant, seq, 0, media, tier, size, wrapped_dek, ciphertext from payloads where run = OPEN", ("row_surplus", "payloads", "run")),
 ];
 
-const TABLES: [&str; 9] = [
+const TABLES: [&str; 11] = [
     "frames",
     "runs",
     "payloads",
@@ -400,6 +426,8 @@ const TABLES: [&str; 9] = [
     "signing_keys",
     "redaction_rules",
     "tenants",
+    "run_nodes",
+    "run_heads",
 ];
 
 /// Does each of some things to the database, looks whether it is found, and undoes it.

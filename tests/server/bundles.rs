@@ -378,10 +378,10 @@ async fn idle_runs_are_sealed_in_every_tenant() {
     }
     let done = sealed(api).await;
     // Nobody has been idle for an hour, but everybody for no time.
-    assert_eq!(server.app.recorder.seal_idle(3_600).await.unwrap(), 0);
+    assert_eq!(server.app.recorder.seal_idle(Some(3_600)).await.unwrap(), 0);
     assert_eq!(api.run(&runs[0].1).await["status"], "open");
-    assert_eq!(server.app.recorder.seal_idle(0).await.unwrap(), 3);
-    assert_eq!(server.app.recorder.seal_idle(0).await.unwrap(), 0);
+    assert_eq!(server.app.recorder.seal_idle(Some(0)).await.unwrap(), 3);
+    assert_eq!(server.app.recorder.seal_idle(Some(0)).await.unwrap(), 0);
     for (api, run) in &runs {
         let seal = api
             .get(&format!("/v1/runs/{run}/seal"))

@@ -4,13 +4,41 @@ use crate::running::Server;
 use serde_json::json;
 use sqlx::{Connection as _, Executor as _, PgConnection};
 
-const APPEND_ONLY: [&str; 5] = [
+const APPEND_ONLY: [&str; 12] = [
     "frames",
     "ledger_entries",
     "ledger_nodes",
     "checkpoints",
     "redaction_rules",
+    "run_nodes",
+    "cosignatures",
+    "cosigned_checkpoints",
+    "cosigned_proofs",
+    "time_stamps",
+    "rewinds",
+    "accepted_rewinds",
 ];
+
+/// What a witness, an authority and somebody who put a backup back would have left, of an early size.
+async fn anchored(server: &Server) {
+    let line = format!(
+        "\u{2014} witness.example/w1 {}",
+        base64::Engine::encode(&base64::engine::general_purpose::STANDARD, [1; 76])
+    );
+    let rows = format!(
+        "insert into cosignatures (tenant, size, witness, line) select tenant, 1, 'witness.example/w1+3f5d39a7+BKaKYv/Zvr81vI6YxCnujEsvRZdKZp2MI+Ns2kjLeKl8', '{line}' from tenants;
+         insert into cosigned_checkpoints (tenant, size) select tenant, 1 from tenants;
+         insert into cosigned_proofs (run, tenant, proof) select gen_random_uuid(), tenant, 'p' from tenants;
+         insert into time_stamps (tenant, subject, number, stamped_at, reply) select tenant, 'checkpoint', 1, now(), '' from tenants;
+         insert into rewinds (tenant, told_by, told_size, size, root) select tenant, 'published', 9, 8, decode(repeat('00', 32), 'hex') from tenants;
+         insert into accepted_rewinds (id, tenant, ledger_index) select id, tenant, 8 from rewinds"
+    );
+    let mut owner = server.sql().await;
+    owner
+        .execute(sqlx::raw_sql(sqlx::AssertSqlSafe(rows)))
+        .await
+        .unwrap();
+}
 
 /// A server with a sealed run that has a payload, and an open one.
 async fn filled() -> (Server, String) {
@@ -18,6 +46,16 @@ async fn filled() -> (Server, String) {
     let run = server.api.any_run().await.run.to_string();
     let frame = json!({"kind": "observation", "key": "k", "payloads": [{"name": "p", "text": "private words"}]});
     server.api.frame(&run, &frame).await.is(201);
+    let more = |n| {
+        format!(
+            "{}\n",
+            json!({"kind": "observation", "key": format!("k{n}")})
+        )
+    };
+    server
+        .api
+        .frames(&run, (0..64).map(more).collect::<String>())
+        .await;
     let rules = server
         .api
         .request(reqwest::Method::PUT, "/v1/redaction/rules")
@@ -55,6 +93,7 @@ async fn number(connection: &mut PgConnection, sql: &str) -> i64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_changes_what_is_recorded() {
     let (server, run) = filled().await;
+    anchored(&server).await;
     let mut owner = server.sql().await;
     let mut app = server.sql().await;
     let tenant: String = sqlx::query_scalar("select tenant from tenants")
@@ -128,6 +167,7 @@ async fn rows_are_seen_by_their_tenant_alone() {
     let (server, _) = filled().await;
     let other = server.api.new_tenant().await;
     let theirs = other.open(&json!({"session": {}})).await;
+    anchored(&server).await;
     let mut owner = server.sql().await;
     let protected: Vec<String> = sqlx::query_scalar(
         "select oid::regclass::text from pg_class where relrowsecurity order by 1",
@@ -137,6 +177,9 @@ async fn rows_are_seen_by_their_tenant_alone() {
     .unwrap();
     let expected = [
         "checkpoints",
+        "cosignatures",
+        "cosigned_checkpoints",
+        "cosigned_proofs",
         "erasure_parts",
         "erasures",
         "frames",
@@ -146,8 +189,12 @@ async fn rows_are_seen_by_their_tenant_alone() {
         "ledger_nodes",
         "payloads",
         "redaction_rules",
+        "run_heads",
+        "run_nodes",
         "runs",
+        "settings",
         "signing_keys",
+        "time_stamps",
     ];
     assert_eq!(protected, expected);
     let tenants: Vec<String> = sqlx::query_scalar("select tenant from tenants order by created_at")

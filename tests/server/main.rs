@@ -2,8 +2,10 @@
 #![cfg(test)]
 
 mod access;
+mod anchors;
 #[path = "../api/mod.rs"]
 mod api;
+mod attacks;
 mod auditing;
 mod backups;
 mod bad_input;
@@ -18,6 +20,7 @@ mod contract;
 mod database;
 mod encoded;
 mod erasing;
+mod fake_log;
 mod filters;
 mod follow;
 mod hang_up;
@@ -30,15 +33,24 @@ mod keys;
 mod ledger;
 mod log;
 mod migration;
+mod monitoring;
+mod open_runs;
+mod operator;
 mod pages;
+mod proofs;
 mod reading;
+mod reports;
+mod rewinds;
 mod rotation;
 mod running;
+mod settings;
 #[path = "../shared/mod.rs"]
 mod shared;
 mod signed_frames;
 mod signed_requests;
 mod signing_agent;
 mod signing_keys;
+mod stamps;
 mod story;
 mod stream;
+mod witness;

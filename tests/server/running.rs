@@ -4,6 +4,7 @@ use crate::api::Api;
 use crate::api::audit::audit;
 use crate::api::bundle::Bundle;
 use crate::harness::{self, TestDatabase};
+use onrecord::anchor;
 use onrecord::http::{self, App};
 use onrecord::start::start;
 use onrecord_core::digest::leaf_hash;
@@ -25,6 +26,8 @@ pub struct Server {
     pub database: Arc<TestDatabase>,
     /// That of the keys of runs, where it is another one.
     pub keys: Option<Arc<TestDatabase>>,
+    /// Who is told of its ledgers.
+    pub anchors: anchor::Config,
     stop: Option<oneshot::Sender<()>>,
     task: Option<JoinHandle<std::io::Result<()>>>,
 }
@@ -41,6 +44,13 @@ impl Server {
         Self::over(database, None, data_dir, None, change).await
     }
 
+    /// Starts a server that tells others of its ledgers.
+    pub async fn anchored(anchors: anchor::Config) -> Self {
+        let database = Arc::new(harness::database().await);
+        let data_dir = Arc::new(TempDir::new().expect("a folder"));
+        Self::telling(anchors, database, None, data_dir, None, |_| ()).await
+    }
+
     async fn over(
         database: Arc<TestDatabase>,
         keys: Option<Arc<TestDatabase>>,
@@ -48,9 +58,24 @@ impl Server {
         token: Option<String>,
         change: impl FnOnce(&mut App),
     ) -> Self {
+        let anchors = anchor::Config::default();
+        Self::telling(anchors, database, keys, data_dir, token, change).await
+    }
+
+    async fn telling(
+        anchors: anchor::Config,
+        database: Arc<TestDatabase>,
+        keys: Option<Arc<TestDatabase>>,
+        data_dir: Arc<TempDir>,
+        token: Option<String>,
+        change: impl FnOnce(&mut App),
+    ) -> Self {
         crate::log::capture();
+        // Whoever asks others has a client, as the program has.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let mut config = database.config(data_dir.path());
         config.key_database_url = keys.as_ref().map(|keys| keys.url.clone());
+        config.anchors = anchors.clone();
         let started = start(&config).await.expect("the server starts");
         let made = started.token.map(|(_, token)| token);
         let token = token.or(made).expect("the first token");
@@ -68,6 +93,7 @@ impl Server {
             data_dir,
             database,
             keys,
+            anchors,
             stop: Some(stop),
             task: Some(task),
         }
@@ -76,8 +102,16 @@ impl Server {
     /// Another server on the same database with the same keys.
     pub async fn second(&self) -> Self {
         let (database, data_dir) = (self.database.clone(), self.data_dir.clone());
-        let keys = self.keys.clone();
-        Self::over(database, keys, data_dir, self.api.token.clone(), |_| ()).await
+        let (keys, token) = (self.keys.clone(), self.api.token.clone());
+        Self::telling(
+            self.anchors.clone(),
+            database,
+            keys,
+            data_dir,
+            token,
+            |_| (),
+        )
+        .await
     }
 
     /// Stops serving and waits until all that was begun is done; its connections stay open.
@@ -98,15 +132,28 @@ impl Server {
     pub async fn restart(self) -> Self {
         let (database, data_dir) = (self.database.clone(), self.data_dir.clone());
         let (token, keys) = (self.api.token.clone(), self.keys.clone());
+        let anchors = self.anchors.clone();
         self.stop().await;
-        Self::over(database, keys, data_dir, token, |_| ()).await
+        Self::telling(anchors, database, keys, data_dir, token, |_| ()).await
     }
 
     /// Stops it, and starts it on another database with the same keys.
     pub async fn moved_to(self, database: TestDatabase, keys: Option<Arc<TestDatabase>>) -> Self {
         let (data_dir, token) = (self.data_dir.clone(), self.api.token.clone());
+        let anchors = self.anchors.clone();
         self.stop().await;
-        Self::over(Arc::new(database), keys, data_dir, token, |_| ()).await
+        Self::telling(anchors, Arc::new(database), keys, data_dir, token, |_| ()).await
+    }
+
+    /// Stops it, takes a backup of its database, and starts it again.
+    pub async fn backed_up(self) -> (Self, TestDatabase) {
+        let (database, data_dir) = (self.database.clone(), self.data_dir.clone());
+        let (token, keys) = (self.api.token.clone(), self.keys.clone());
+        let anchors = self.anchors.clone();
+        self.stop().await;
+        let copy = database.copy().await;
+        let server = Self::telling(anchors, database, keys, data_dir, token, |_| ()).await;
+        (server, copy)
     }
 
     /// Stops it, and starts it with another database for the keys of runs.

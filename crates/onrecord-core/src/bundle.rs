@@ -272,6 +272,42 @@ pub struct TurnProof {
     pub seal: String,
 }
 
+/// Marks a frame proof.
+pub const FRAME_PROOF: &str = "frame-proof/1";
+
+/// One frame alone: `frame-<seq>.frame-proof.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FrameProof {
+    /// The frame, as a string.
+    pub frame: String,
+    /// The envelope of a `run-head` over the run as it is, while there is no seal.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub head: Option<String>,
+    /// [`FRAME_PROOF`].
+    pub onrecord: String,
+    /// Inclusion path of the frame in the tree that the seal, or the head, has signed.
+    pub path: Vec<Hash>,
+    /// The seal's `.tlog-proof`.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub proof: Option<String>,
+    /// The seal's envelope.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub seal: Option<String>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

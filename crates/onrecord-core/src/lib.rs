@@ -8,8 +8,10 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod account;
 pub mod bundle;
 pub mod chain;
+pub mod custody;
 pub mod digest;
 pub mod frame;
 pub mod id;

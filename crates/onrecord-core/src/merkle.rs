@@ -58,6 +58,15 @@ impl Frontier {
         &self.nodes
     }
 
+    /// The hash of a complete subtree by level and index, if it is one of [`Frontier::nodes`].
+    pub fn node(&self, level: u8, index: u64) -> Option<Hash> {
+        let rest = self.size.checked_shr(u32::from(level))?;
+        // Of each level whose bit is set there is one, behind all of the larger ones.
+        let larger = (rest >> 1).count_ones() as usize;
+        let is_edge = rest & 1 == 1 && index == rest - 1;
+        is_edge.then(|| self.nodes.get(larger).copied()).flatten()
+    }
+
     /// Appends a leaf hash.
     pub fn push(&mut self, leaf: Hash) {
         self.push_with(leaf, |_, _, _| ());
@@ -381,6 +390,16 @@ mod tests {
             let stored = frontier.nodes().to_vec();
             let named = root_nodes(size).into_iter().map(|node| nodes[&node]);
             assert_eq!(named.collect::<Vec<_>>(), stored);
+            let edge = nodes
+                .keys()
+                .filter_map(|(level, index)| frontier.node(*level, *index));
+            assert_eq!(edge.count(), stored.len());
+            for ((level, index), hash) in &nodes {
+                let edge = frontier.node(*level, *index);
+                assert!(edge.is_none_or(|edge| edge == *hash));
+            }
+            assert_eq!(frontier.node(63, 0), None);
+            assert_eq!(frontier.node(64, 0), None);
             assert_eq!(Frontier::from_nodes(size + 1, stored.clone()).is_some(), {
                 (size + 1).count_ones() == size.count_ones()
             });

@@ -6,11 +6,13 @@
 mod checkpoint;
 mod key;
 mod proof;
+mod submission;
 mod tile;
 
 pub use checkpoint::{BadCheckpoint, BadCosignature, Checkpoint, Cosignature, cosigned_message};
 pub use key::{BadVerifierKey, SignatureType, VerifierKey};
 pub use proof::{BadTlogProof, TlogProof};
+pub use submission::{BadSubmission, Submission};
 pub use tile::{
     BadBundle, BadTile, EntryTooLong, TILE_WIDTH, Tile, TileKind, read_entries, read_hashes,
     write_entry,

@@ -8,7 +8,7 @@ mod predicate;
 pub use predicate::{
     Access, Completeness, Disposal, Erasure, Evidence, Export, ExportCounts, Hold, HoldAction, Key,
     KeyAction, KeyRole, LedgerPosition, Outcome, PayloadCounts, Policy, Predicate, Previous,
-    Release, RunHead, RunOpen, RunSeal, State,
+    Published, Release, Rewind, RunHead, RunOpen, RunSeal, State,
 };
 
 use crate::digest::{Hash, leaf_hash};

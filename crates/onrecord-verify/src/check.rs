@@ -1,5 +1,6 @@
 //! What all checks write into, and how the report comes of it.
 
+use crate::Options;
 use crate::code::{Code, Stage, Status};
 use crate::presented::Matched;
 use crate::proof::Proven;
@@ -69,6 +70,16 @@ impl<'a> Check<'a> {
         let what = what.into();
         if !self.not_checked.contains(&what) {
             self.not_checked.push(what);
+        }
+    }
+
+    /// Names what only whole runs are compared with.
+    pub fn skip_bundles_only(&mut self, options: &Options) {
+        if options.ledger.is_some() {
+            self.skip("your copy of the ledger: it is compared with run bundles");
+        }
+        if !options.receipts.is_empty() || !options.signed_receipts.is_empty() {
+            self.skip("receipts: they are compared with run bundles");
         }
     }
 
@@ -152,10 +163,13 @@ impl<'a> Check<'a> {
                 1 => ", and the receipt holds".to_owned(),
                 count => format!(", and {count} receipts hold"),
             };
-            Line::new(
-                LineState::Ok,
-                format!("{frames} {what}, unchanged{receipts}"),
-            )
+            let text = match (self.facts.what, self.facts.seq) {
+                (What::Frame, Some(seq)) => {
+                    format!("frame {seq} of a run of {frames} frames, unchanged")
+                }
+                _ => format!("{frames} {what}, unchanged{receipts}"),
+            };
+            Line::new(LineState::Ok, text)
         }
     }
 
@@ -247,20 +261,28 @@ impl<'a> Check<'a> {
                 "what the seal says of the run's end says nothing of what was altered",
             );
         }
-        match self.completeness {
-            Some(Completeness::Full) => {
-                Line::new(LineState::Ok, "recorded to its end, by the seal")
+        let Some(completeness) = self.completeness else {
+            return Line::new(LineState::NotChecked, "no seal says how complete it is");
+        };
+        let of_run = match completeness {
+            Completeness::Full => "recorded to its end, by the seal",
+            Completeness::Sampled => {
+                "recorded to its end, but sampled: some frames were left out on purpose"
             }
-            Some(Completeness::Sampled) => Line::new(
-                LineState::Ok,
-                "recorded to its end, but sampled: some frames were left out on purpose",
+            Completeness::Interrupted => {
+                "interrupted: the run has no end of its own, the seal says so"
+            }
+        };
+        let text = match (self.facts.what, self.facts.turn, self.facts.size) {
+            (What::Turn, Some(turn), Some(size)) => format!(
+                "turn {turn} is whole, all {size} frames from its beginning to its turn_end; of the run: {of_run}"
             ),
-            Some(Completeness::Interrupted) => Line::new(
-                LineState::Ok,
-                "interrupted: the run has no end of its own, the seal says so",
-            ),
-            None => Line::new(LineState::NotChecked, "no seal says how complete it is"),
-        }
+            (What::Frame, ..) => {
+                format!("one frame, which says nothing of the others; of the run: {of_run}")
+            }
+            _ => of_run.to_owned(),
+        };
+        Line::new(LineState::Ok, text)
     }
 
     fn ledger(&self) -> Line {
@@ -281,6 +303,7 @@ impl<'a> Check<'a> {
             Code::LedgerMissing,
             Code::WitnessQuorum,
             Code::TimeAnchor,
+            Code::TimeAuthority,
             Code::OpenMissing,
             Code::LedgerBehind,
             Code::NoEntries,

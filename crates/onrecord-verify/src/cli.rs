@@ -3,7 +3,9 @@
 use crate::code::Code;
 use crate::render::{is_unsafe, render};
 use crate::report::Report;
-use crate::{LedgerCopy, Options, TRUST_BYTES, Trust, parse_presented, parse_receipts, verify};
+use crate::{
+    LedgerCopy, Options, Receipts, TRUST_BYTES, Trust, parse_presented, parse_receipts, verify,
+};
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::File;
@@ -12,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 /// What `--help` prints.
 pub const HELP: &str = "\
-Checks onrecord evidence offline: a run bundle (.onrecord.tar), a turn proof (.turn-proof.json)
-or a whole ledger (ledger.tar), told apart by content.
+Checks onrecord evidence offline: a run bundle (.onrecord.tar), a proof of one turn or frame
+(.turn-proof.json, .frame-proof.json) or a whole ledger (ledger.tar), told apart by content.
 
 Usage: onrecord-verify [OPTIONS] FILE        (FILE - reads standard input)
 
@@ -21,7 +23,8 @@ Usage: onrecord-verify [OPTIONS] FILE        (FILE - reads standard input)
                    looked for as onrecord/trust.txt in your configuration folder
   --full           withheld payloads are a gap (exit code 2)
   --ledger FILE    your own copy of the ledger (ledger.tar), to find second seals and split views
-  --receipts FILE  receipts that you kept ({run, seq, hash, at} a line), to find truncation
+  --receipts FILE  receipts that you kept, plain or signed (an answer of an append a line, or a signed
+                   head), to find truncation
   --present FILE   payloads with their salts ({commit, salt, data} a line, data in base64), such as those
                    that an agent kept; may be given several times
   --json           the report as one line of JSON
@@ -230,7 +233,7 @@ impl Arguments {
             }
         };
         let receipts = match &self.receipts {
-            None => Vec::new(),
+            None => Receipts::default(),
             Some(path) => {
                 let text = read_text(path, RECEIPTS_BYTES)
                     .map_err(|error| format!("{}: {error}", path.display()))?;
@@ -248,7 +251,8 @@ impl Arguments {
             trust,
             full: self.full,
             ledger,
-            receipts,
+            receipts: receipts.plain,
+            signed_receipts: receipts.signed,
             presented,
         })
     }

@@ -115,8 +115,12 @@ codes! {
     KeyRevoked = "key_revoked", Altered;
     /// Fewer witnesses cosigned than the policy asks for.
     WitnessQuorum = "witness_quorum", Incomplete;
-    /// The witnesses saw the seal too early or too late for its time.
+    /// Witnesses and authorities saw the seal too early or too late for its time, or not at all.
     TimeAnchor = "time_anchor", Incomplete;
+    /// A pinned authority's time stamp is false, or of something else.
+    TimeStamp = "time_stamp", Altered;
+    /// The time stamp is by an authority that nobody pinned, though others are.
+    TimeAuthority = "time_authority", Incomplete;
     /// No frames; a sealed run has at least one, so there it is an alteration.
     NoFrames = "no_frames", Incomplete;
     /// The last line of the frames does not end.
@@ -143,6 +147,8 @@ codes! {
     TurnOpen = "turn_open", Incomplete;
     /// The turn is not in the sealed run.
     TurnInclusion = "turn_inclusion", Altered;
+    /// The frame is not in the run that is signed.
+    FrameInclusion = "frame_inclusion", Altered;
     /// The seal is another run's.
     SealScope = "seal_scope", Altered;
     /// The seal counts other frames.

@@ -52,7 +52,7 @@ impl Frames {
         }
         if state.size > chain.size() {
             return Err(format!(
-                "the ledger knows {} frames, {} are here",
+                "{} frames were stated, {} are here",
                 state.size,
                 chain.size()
             ));
@@ -67,13 +67,13 @@ impl Frames {
         };
         if head != state.head {
             return Err(format!(
-                "frame {last} is another one than the ledger's {}",
+                "frame {last} is another one than was stated, {}",
                 state.head
             ));
         }
         if root != state.root {
             return Err(format!(
-                "the root of {} frames is not the ledger's {}",
+                "the root of {} frames is not the one that was stated, {}",
                 state.size, state.root
             ));
         }
@@ -86,7 +86,7 @@ impl Frames {
         };
         match (digest, file) {
             (Some(digest), Some(file)) if *digest != file => Err(format!(
-                "the digest of its lines is {file}, the ledger's {digest}"
+                "the digest of its lines is {file}, stated was {digest}"
             )),
             _ => Ok(()),
         }
@@ -255,7 +255,7 @@ impl<'c> Reader<'c, '_> {
                 .iter()
                 .filter(|one| Some(&one.run) != run)
                 .count();
-            check.receipts = self.receipts.len() - others;
+            check.receipts += self.receipts.len() - others;
             if others > 0 {
                 check.skip(format!("{others} receipts of other runs"));
             }

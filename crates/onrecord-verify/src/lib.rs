@@ -4,11 +4,16 @@
 //! is in `onrecord-core` and `tar`, cryptography in `signature`, policy in `trust`; the server
 //! and both command lines call [`verify`] and give the same [`Report`].
 
+mod alone;
+mod authority;
+mod certificate;
 mod check;
 pub mod cli;
 mod code;
 mod copy;
+mod der;
 mod entries;
+mod frame;
 mod frames;
 mod leaves;
 mod ledger;
@@ -29,19 +34,21 @@ mod signature;
 mod statement;
 mod submitted;
 mod tar;
+mod time_stamp;
 mod trust;
 mod turn;
 
+pub use alone::TURN_BYTES;
 pub use code::{Code, Status};
 pub use copy::LedgerCopy;
 pub use piecewise::{LedgerWalk, SignedCheckpoint, SignedFrames, ToldRun, check_seal};
 pub use presented::{BadPresented, Matched, Presented, parse_presented};
-pub use receipts::{BadReceipts, parse_receipts};
+pub use receipts::{BadReceipts, Receipts, parse_receipts};
 pub use render::{escape, render};
 pub use report::{Facts, Finding, Line, LineState, PROVES, Payloads, Report, Verdict, What};
 pub use signature::{BadKey, PublicKey};
+pub use time_stamp::{BadStamp, STAMP_BYTES, TimeStamp};
 pub use trust::{TRUST_BYTES, Trust, TrustError, TrustFault};
-pub use turn::TURN_BYTES;
 
 use crate::check::Check;
 use crate::code::Stage;
@@ -63,11 +70,13 @@ pub struct Options {
     pub ledger: Option<LedgerCopy>,
     /// Receipts that were kept.
     pub receipts: Vec<Receipt>,
+    /// Envelopes of `run-head`s that were kept.
+    pub signed_receipts: Vec<String>,
     /// Payloads that somebody presents.
     pub presented: Vec<Presented>,
 }
 
-/// Checks a run bundle, a turn proof or a whole ledger, told apart by content, in one pass.
+/// Checks a run bundle, a turn proof, a frame proof or a whole ledger, told apart by content, in one pass.
 ///
 /// Memory does not grow with the input but for some tens of bytes a frame and more a payload; of long runs
 /// the frames' hashes are in a file without a name in the folder for temporary files, 32 bytes each, as far as
@@ -84,7 +93,7 @@ pub fn verify(input: impl Read, options: &Options) -> Report {
     };
     match first {
         None => check.push(Stage::Container, Code::Input, "the input is empty"),
-        Some(b'{') => turn::verify(&mut check, input, options),
+        Some(b'{') => alone::verify(&mut check, input, options),
         Some(_) => archive(&mut check, Archive::new(input), options),
     }
     check.finish()

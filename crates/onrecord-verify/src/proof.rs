@@ -8,6 +8,7 @@ use onrecord_core::id::Origin;
 use onrecord_core::merkle::verify_inclusion;
 use onrecord_core::note::{Checkpoint, Cosignature, Note, TlogProof, cosigned_message};
 use onrecord_core::timestamp::Timestamp;
+use std::ops::RangeInclusive;
 
 /// Bytes of a proof: 64 hashes and 100 signatures are far below.
 pub(crate) const PROOF_BYTES: usize = 65_536;
@@ -45,14 +46,25 @@ impl Proven {
 
     /// Whether a quorum cosigned from 300 s before the time to so many seconds after it, ends included.
     pub fn anchored(&self, trust: &Trust, sealed_at: Timestamp, seconds: u64) -> bool {
-        let sealed = i128::from(sealed_at.micros());
-        let window = sealed - CLOCK_SECONDS * MICROS..=sealed + i128::from(seconds) * MICROS;
-        trust.quorum_met(|witness| {
-            self.witnesses.iter().any(|(index, time)| {
-                *index == witness && window.contains(&(i128::from(*time) * MICROS))
+        let window = window(sealed_at, seconds);
+        trust.has_quorum()
+            && trust.quorum_met(|witness| {
+                self.witnesses.iter().any(|(index, time)| {
+                    *index == witness && window.contains(&(i128::from(*time) * MICROS))
+                })
             })
-        })
     }
+}
+
+/// The microseconds in which others have to have seen a seal.
+fn window(sealed_at: Timestamp, seconds: u64) -> RangeInclusive<i128> {
+    let sealed = i128::from(sealed_at.micros());
+    sealed - CLOCK_SECONDS * MICROS..=sealed + i128::from(seconds) * MICROS
+}
+
+/// Whether an authority stamped a seal in that time.
+pub(crate) fn stamped(at: Option<Timestamp>, sealed_at: Timestamp, seconds: u64) -> bool {
+    at.is_some_and(|at| window(sealed_at, seconds).contains(&i128::from(at.micros())))
 }
 
 /// Checks the proof of an entry by its leaf hash. `origin` is the ledger that it has to be.

@@ -113,6 +113,7 @@ fn write_facts(out: &mut String, report: &Report) -> std::fmt::Result {
     let what = match facts.what {
         What::Run => "run bundle",
         What::Turn => "turn proof",
+        What::Frame => "frame proof",
         What::Ledger => "ledger",
         What::Unknown => return Ok(()),
     };
@@ -124,12 +125,14 @@ fn write_facts(out: &mut String, report: &Report) -> std::fmt::Result {
     fact("Run", facts.run.clone())?;
     fact("Run number", facts.run_no.map(|number| number.to_string()))?;
     fact("Turn", facts.turn.map(|number| number.to_string()))?;
+    fact("Frame", facts.seq.map(|seq| seq.to_string()))?;
     fact("Tenant", facts.tenant.clone())?;
     fact("Size", facts.size.map(|size| size.to_string()))?;
     fact("Head", facts.head.as_ref().map(Hash::hex))?;
     fact("Root", facts.root.as_ref().map(Hash::hex))?;
     fact("Opened at", facts.opened_at.map(|at| at.to_string()))?;
     fact("Sealed at", facts.sealed_at.map(|at| at.to_string()))?;
+    fact("Stamped at", facts.stamped_at.map(|at| at.to_string()))?;
     fact("Ledger origin", facts.ledger_origin.clone())
 }
 

@@ -52,6 +52,8 @@ pub enum What {
     Run,
     /// One turn.
     Turn,
+    /// One frame.
+    Frame,
     /// A whole ledger.
     Ledger,
     /// Nothing that could be recognised.
@@ -123,10 +125,13 @@ pub struct Facts {
     /// Its number in the tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_no: Option<u64>,
-    /// The turn of a turn proof.
+    /// The turn of a turn proof, or that of the frame of a frame proof.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<u64>,
-    /// Frames, or entries of a ledger.
+    /// The place of the frame of a frame proof.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seq: Option<u64>,
+    /// Frames, or entries of a ledger; with a frame proof those of its run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
     /// Hash of the last frame.
@@ -141,6 +146,9 @@ pub struct Facts {
     /// The seal's time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sealed_at: Option<Timestamp>,
+    /// When a pinned authority stamped the seal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stamped_at: Option<Timestamp>,
     /// Key id of who sealed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<Hash>,

@@ -10,9 +10,11 @@ use crate::ledger_lines::{self, Context, Lines};
 use crate::manifest::{self, Members};
 use crate::payloads::Demands;
 use crate::proof::PROOF_BYTES;
+use crate::receipts;
 use crate::report::What;
 use crate::seal::{self, Seal};
 use crate::tar::{Archive, Body, Entry, TarError};
+use crate::time_stamp::STAMP_BYTES;
 use onrecord_core::bundle::Member;
 use onrecord_core::chain::Links;
 use onrecord_core::digest::Hash;
@@ -61,7 +63,7 @@ impl Run {
     ) -> Result<(), TarError> {
         let mut next = Some(first);
         let mut last: Option<Member> = None;
-        let mut proof = None;
+        let (mut proof, mut stamp) = (None, None);
         while let Some(entry) = next {
             let member = Member::from_name(&entry.name).ok_or_else(|| {
                 TarError::Malformed(format!("{:?} is no member of a bundle", entry.name))
@@ -73,11 +75,13 @@ impl Run {
                 )));
             }
             if last.as_ref() < Some(&Member::Frames) && member >= Member::Frames {
-                self.sealed_up(check, proof.take());
+                self.sealed_up(check, proof.take(), stamp.take());
             }
             let mut body = archive.body(&entry);
             if member == Member::SealProof {
                 proof = Some(body.all(PROOF_BYTES)?.ok_or(()));
+            } else if member == Member::SealTime {
+                stamp = Some(body.all(STAMP_BYTES)?.ok_or(()));
             } else {
                 self.member(check, &member, &mut body, options)?;
             }
@@ -91,7 +95,7 @@ impl Run {
             next = archive.next()?;
         }
         if last.as_ref() < Some(&Member::Frames) {
-            self.sealed_up(check, proof);
+            self.sealed_up(check, proof, stamp);
         }
         Ok(())
     }
@@ -109,7 +113,6 @@ impl Run {
                 let bytes = body.all(ENVELOPE_BYTES)?;
                 self.seal = seal::check_seal(check, bytes.as_deref());
             }
-            Member::SealTime => check.skip("the RFC 3161 time stamp of the seal (seal.tsr)"),
             Member::Frames => {
                 self.frames = frames::read(check, body, &options.receipts, self.sealed)?;
                 let Frames { chain, file, .. } = &self.frames;
@@ -146,13 +149,18 @@ impl Run {
                 let told = self.members.has(&Member::Disclosures);
                 manifest::check_export(check, bytes.as_deref(), &self.frames, self.manifest, told);
             }
-            Member::SealProof | Member::KeyPem(_) | Member::KeyNote(_) => {}
+            Member::SealProof | Member::SealTime | Member::KeyPem(_) | Member::KeyNote(_) => {}
         }
         Ok(())
     }
 
-    /// Seal and proof have passed, or are not there.
-    fn sealed_up(&mut self, check: &mut Check<'_>, proof: Option<Result<Vec<u8>, ()>>) {
+    /// Seal, proof and time stamp have passed, or are not there.
+    fn sealed_up(
+        &mut self,
+        check: &mut Check<'_>,
+        proof: Option<Result<Vec<u8>, ()>>,
+        stamp: Option<Result<Vec<u8>, ()>>,
+    ) {
         if !self.sealed {
             check.push(
                 Stage::Seal,
@@ -161,12 +169,9 @@ impl Run {
             );
         }
         if let Some(seal) = &mut self.seal {
-            let proof = match &proof {
-                None => Ok(None),
-                Some(Ok(bytes)) => Ok(Some(bytes.as_slice())),
-                Some(Err(())) => Err(()),
-            };
-            seal::check_proof(check, seal, proof);
+            seal::check_stamp(check, seal, borrowed(&stamp));
+            seal::check_proof(check, seal, borrowed(&proof));
+            seal::check_anchor(check, seal);
         }
     }
 
@@ -215,6 +220,8 @@ impl Run {
                 );
             }
         }
+        let signed = &options.signed_receipts;
+        receipts::check_signed(check, signed, &self.frames, self.origin());
         if let Some(ledger) = &options.ledger {
             copy::check(
                 check,
@@ -239,5 +246,14 @@ impl Run {
         if self.seal.is_none() && self.frames.chain.is_some() {
             check.skip("whether frames were cut off the end, since there is no seal; a receipt or a head in the ledger would show it");
         }
+    }
+}
+
+/// A member's bytes: nothing where there is no such member, an error where it was too long to be read.
+fn borrowed(member: &Option<Result<Vec<u8>, ()>>) -> Result<Option<&[u8]>, ()> {
+    match member {
+        None => Ok(None),
+        Some(Ok(bytes)) => Ok(Some(bytes)),
+        Some(Err(())) => Err(()),
     }
 }

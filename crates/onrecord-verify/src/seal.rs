@@ -1,13 +1,17 @@
 //! The seal, its proof, and the seal against the frames (checks 2, 3 and 5).
 
+use crate::authority::{self, Unproven};
 use crate::check::Check;
 use crate::code::{Code, Stage};
 use crate::proof::{self, Proven};
 use crate::statement::{self, Signer};
+use crate::time_stamp::TimeStamp;
+use crate::trust::Trust;
 use onrecord_core::chain::Links;
 use onrecord_core::digest::Hash;
 use onrecord_core::frame::Kind;
 use onrecord_core::statement::{Completeness, Outcome, Predicate, RunSeal, Signed};
+use onrecord_core::timestamp::Timestamp;
 
 /// A seal whose envelope could be read.
 pub(crate) struct Seal {
@@ -102,6 +106,7 @@ pub(crate) fn check_proof(
         }
     };
     let trust = check.trust;
+    let stamped_at = check.facts.stamped_at;
     let origin = seal.run.as_ref().map(|run| &run.ledger.origin);
     let findings = &mut check.findings;
     let mut emit = |code, cause| findings.push(Stage::Proof, code, None, cause);
@@ -133,17 +138,91 @@ pub(crate) fn check_proof(
     if let (Some(trust), Some(run), true) = (trust, &seal.run, proven.quorum)
         && let Some(seconds) = trust.anchor_seconds()
         && !proven.anchored(trust, run.sealed_at, seconds)
+        && !proof::stamped(stamped_at, run.sealed_at, seconds)
     {
-        emit(
-            Code::TimeAnchor,
-            format!(
-                "no quorum cosigned from 300 s before {} to {seconds} s after it",
-                run.sealed_at
-            ),
-        );
+        emit(Code::TimeAnchor, no_anchor(run.sealed_at, seconds));
     }
     check.note_proven(&proven);
     seal.proven = Some(proven);
+}
+
+fn no_anchor(sealed_at: Timestamp, seconds: u64) -> String {
+    format!(
+        "no quorum cosigned and no authority stamped it from 300 s before {sealed_at} to {seconds} s after it"
+    )
+}
+
+/// The time stamp of a seal, before its proof is checked. `stamp` is the member's bytes: `Err` where it is too long.
+pub(crate) fn check_stamp(check: &mut Check<'_>, seal: &Seal, stamp: Result<Option<&[u8]>, ()>) {
+    const BY_HAND: &str = "`openssl ts -verify` does, over the 64 bytes of the seal's signature";
+    let authorities = check.trust.map_or(&[][..], Trust::authorities);
+    if authorities.is_empty() {
+        if stamp != Ok(None) {
+            check.skip(format!("the RFC 3161 time stamp of the seal (seal.tsr), since no time-authority line pins who made it; {BY_HAND}"));
+        }
+        return;
+    }
+    if seal.signer == Signer::Unknown {
+        check.skip("the seal's time stamp, since its signer is unknown");
+        return;
+    }
+    let bytes = match stamp {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => {
+            check.skip(
+                "when the seal was there by an authority's clock, since it has no time stamp",
+            );
+            return;
+        }
+        Err(()) => {
+            check.push(
+                Stage::Proof,
+                Code::TimeStamp,
+                "the time stamp is longer than any can be",
+            );
+            return;
+        }
+    };
+    let stamp = match TimeStamp::parse(bytes) {
+        Ok(stamp) => stamp,
+        Err(error) => {
+            check.push(
+                Stage::Proof,
+                Code::TimeStamp,
+                format!("the time stamp: {error}"),
+            );
+            return;
+        }
+    };
+    if stamp.imprint != Hash::of(&[&seal.signed.sig]) {
+        let cause = "the time stamp is of something else than the seal's signature";
+        check.push(Stage::Proof, Code::TimeStamp, cause);
+        return;
+    }
+    match authority::check(&stamp, authorities) {
+        Ok(()) => check.facts.stamped_at = Some(stamp.time),
+        Err(Unproven::False(cause)) => {
+            check.push(Stage::Proof, Code::TimeStamp, format!("the time stamp: {cause}"));
+        }
+        Err(Unproven::Unknown) => {
+            let cause = "the time stamp leads to no authority that is pinned";
+            check.push(Stage::Proof, Code::TimeAuthority, cause);
+        }
+        Err(Unproven::Unsupported) => check.skip(format!(
+            "the RFC 3161 time stamp of the seal (seal.tsr), which is signed otherwise than by RSA with SHA-2; {BY_HAND}"
+        )),
+    }
+}
+
+/// The time anchor of a seal where no ledger is checked: an authority alone can give it.
+pub(crate) fn check_anchor(check: &mut Check<'_>, seal: &Seal) {
+    if let (Some(trust), Some(run), false) = (check.trust, &seal.run, check.checks_ledger())
+        && let Some(seconds) = trust.anchor_seconds()
+        && !proof::stamped(check.facts.stamped_at, run.sealed_at, seconds)
+    {
+        let cause = no_anchor(run.sealed_at, seconds);
+        check.push(Stage::Proof, Code::TimeAnchor, cause);
+    }
 }
 
 /// Check 5, of a chain that has no fault of its own, and the digest of its lines.

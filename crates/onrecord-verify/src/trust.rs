@@ -1,9 +1,12 @@
 //! The trust file: whom the person who verifies believes (spec: `docs/spec/verification.md`, "Trust file").
 //!
 //! Lines of C2SP tlog-policy (`log`, `witness`, `group`, `quorum`) and ours (`seal-key`, `agent-key`,
-//! `time-anchor`). Strict: a line that is not understood is an error, since skipping it could skip a demand.
+//! `time-authority`, `time-anchor`). Strict: a line that is not understood is an error, since skipping it could skip a demand.
 
+use crate::authority;
 use crate::signature::PublicKey;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use onrecord_core::digest::Hash;
 use onrecord_core::frame::{Actor, ActorType, check_actor};
 use onrecord_core::id::{Origin, TenantId};
@@ -18,11 +21,15 @@ pub const TRUST_BYTES: usize = 1 << 20;
 pub struct Trust {
     logs: Vec<NoteKey>,
     witnesses: Vec<NoteKey>,
+    /// Addresses of the witnesses, where lines have them.
+    addresses: Vec<Option<String>>,
     nodes: Vec<Node>,
     quorum: Option<Quorum>,
     seal_keys: BTreeMap<Hash, SealKey>,
     agent_keys: BTreeMap<Hash, AgentKey>,
     agents: BTreeSet<String>,
+    /// Certificates of time-stamping authorities, DER.
+    authorities: Vec<Vec<u8>>,
     anchor: Option<u64>,
 }
 
@@ -85,7 +92,7 @@ pub struct TrustError {
 pub enum TrustFault {
     /// Begins with no word that is known.
     #[error(
-        "unknown line {0:?}; expected log, witness, group, quorum, seal-key, agent-key or time-anchor"
+        "unknown line {0:?}; expected log, witness, group, quorum, seal-key, agent-key, time-authority or time-anchor"
     )]
     Unknown(String),
     /// Too few or too many parts.
@@ -100,8 +107,8 @@ pub enum TrustFault {
     /// No `quorum` line although there are logs or witnesses.
     #[error("a `quorum` line is missing: `quorum NAME`, or `quorum none` to ask for no witness")]
     NoQuorum,
-    /// A time anchor without witnesses that could give it.
-    #[error("`time-anchor` needs a quorum of witnesses")]
+    /// A time anchor without witnesses or an authority that could give it.
+    #[error("`time-anchor` needs a quorum of witnesses, or a `time-authority`")]
     AnchorWithoutQuorum,
 }
 
@@ -131,7 +138,7 @@ impl Trust {
         let asks = !trust.logs.is_empty() || !trust.nodes.is_empty();
         match (asks, trust.quorum, trust.anchor) {
             (true, None, _) => Err(missing(TrustFault::NoQuorum)),
-            (_, None | Some(Quorum::None), Some(_)) => {
+            (_, None | Some(Quorum::None), Some(_)) if trust.authorities.is_empty() => {
                 Err(missing(TrustFault::AnchorWithoutQuorum))
             }
             _ => Ok(trust),
@@ -152,6 +159,7 @@ impl Trust {
             "quorum" => self.read_quorum(&parts),
             "seal-key" => self.read_seal_key(&parts),
             "agent-key" => self.read_agent_key(rest),
+            "time-authority" => self.read_authority(&parts),
             "time-anchor" => self.read_time_anchor(&parts),
             other => Err(TrustFault::Unknown(other.chars().take(40).collect())),
         }
@@ -173,8 +181,10 @@ impl Trust {
     }
 
     fn read_witness(&mut self, parts: &[&str]) -> Result<(), TrustFault> {
-        let ([name, vkey] | [name, vkey, _]) = parts else {
-            return Err(TrustFault::Form("witness NAME VKEY [URL]"));
+        let (name, vkey, address) = match parts {
+            [name, vkey] => (name, vkey, None),
+            [name, vkey, url] => (name, vkey, Some((*url).to_owned())),
+            _ => return Err(TrustFault::Form("witness NAME VKEY [URL]")),
         };
         let key = note_key(vkey, SignatureType::Cosignature)?;
         // One key under two names would count twice towards a quorum.
@@ -184,6 +194,7 @@ impl Trust {
         let index = self.witnesses.len();
         self.node(name, Rule::Witness(index))?;
         self.witnesses.push(key);
+        self.addresses.push(address);
         Ok(())
     }
 
@@ -269,6 +280,21 @@ impl Trust {
         Ok(())
     }
 
+    fn read_authority(&mut self, parts: &[&str]) -> Result<(), TrustFault> {
+        let [certificate] = parts else {
+            return Err(TrustFault::Form("time-authority BASE64"));
+        };
+        let der = STANDARD.decode(certificate).map_err(part)?;
+        if !authority::is_certificate(&der) {
+            return Err(part("not the DER of a certificate"));
+        }
+        if self.authorities.contains(&der) {
+            return Err(TrustFault::Twice("the authority's certificate".into()));
+        }
+        self.authorities.push(der);
+        Ok(())
+    }
+
     fn read_time_anchor(&mut self, parts: &[&str]) -> Result<(), TrustFault> {
         let [seconds] = parts else {
             return Err(TrustFault::Form("time-anchor SECONDS"));
@@ -338,6 +364,12 @@ impl Trust {
         &self.witnesses
     }
 
+    /// The pinned witnesses in the order of their lines: verifier key, public key, and address where the line has one.
+    pub fn asked(&self) -> impl Iterator<Item = (&VerifierKey, &PublicKey, Option<&str>)> {
+        let witnesses = self.witnesses.iter().zip(&self.addresses);
+        witnesses.map(|(one, address)| (&one.verifier, &one.key, address.as_deref()))
+    }
+
     pub(crate) fn seal_key(&self, keyid: &Hash) -> Option<&SealKey> {
         self.seal_keys.get(keyid)
     }
@@ -351,13 +383,24 @@ impl Trust {
         self.agents.contains(actor)
     }
 
-    /// Seconds after `sealed_at` within which a quorum must have cosigned.
+    /// Certificates of the time-stamping authorities that are pinned.
+    pub(crate) fn authorities(&self) -> &[Vec<u8>] {
+        &self.authorities
+    }
+
+    /// Whether a quorum of witnesses is asked for.
+    pub(crate) fn has_quorum(&self) -> bool {
+        matches!(self.quorum, Some(Quorum::Node(_)))
+    }
+
+    /// Seconds after `sealed_at` within which a quorum must have cosigned, or an authority have stamped.
     pub(crate) fn anchor_seconds(&self) -> Option<u64> {
         self.anchor
     }
 
-    /// Whether the policy is content with these witnesses; without a quorum line nothing is asked.
-    pub(crate) fn quorum_met(&self, cosigned: impl Fn(usize) -> bool) -> bool {
+    /// Whether the policy is content with these witnesses, by their place among the lines; without a quorum line nothing
+    /// is asked.
+    pub fn quorum_met(&self, cosigned: impl Fn(usize) -> bool) -> bool {
         let Some(Quorum::Node(wanted)) = self.quorum else {
             return true;
         };

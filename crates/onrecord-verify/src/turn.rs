@@ -7,29 +7,22 @@ use crate::payloads::{Demands, Ledger as PayloadLedger};
 use crate::report::What;
 use crate::seal::{self, Seal};
 use crate::submitted::Agents;
-use onrecord_core::bundle::{TURN_PROOF, TurnProof};
+use onrecord_core::bundle::TurnProof;
 use onrecord_core::chain::{Chain, Line, Links, Seen};
 use onrecord_core::digest::Hash;
 use onrecord_core::frame::Kind;
 use onrecord_core::invariants::Invariants;
-use onrecord_core::json::{self, Limits};
 use onrecord_core::merkle::verify_inclusion;
-use std::io::Read;
-
-/// Bytes of a turn proof, which is the one input that is held in memory.
-pub const TURN_BYTES: u64 = 256 << 20;
 
 /// Checks a turn proof.
-pub(crate) fn verify(check: &mut Check<'_>, input: impl Read, options: &Options) {
+pub(crate) fn verify(check: &mut Check<'_>, proof: TurnProof, options: &Options) {
     check.facts.what = What::Turn;
     check.note_trust();
-    let proof = match parse(input) {
-        Ok(proof) => proof,
-        Err(cause) => {
-            check.push(Stage::Container, Code::Input, cause);
-            return;
-        }
-    };
+    if proof.frames.is_empty() {
+        let cause = "the turn proof has no frames";
+        check.push(Stage::Container, Code::Input, cause);
+        return;
+    }
     let mut sealed = seal::check_seal(check, Some(proof.seal.as_bytes()));
     if let Some(seal) = &mut sealed {
         seal::check_proof(check, seal, Ok(proof.proof.as_deref().map(str::as_bytes)));
@@ -46,32 +39,6 @@ pub(crate) fn verify(check: &mut Check<'_>, input: impl Read, options: &Options)
     }
     let broken = chain.is_none();
     turn.finish(check, &proof, options, broken);
-}
-
-fn parse(input: impl Read) -> Result<TurnProof, String> {
-    let mut bytes = Vec::new();
-    let read = input.take(TURN_BYTES + 1).read_to_end(&mut bytes);
-    read.map_err(|error| format!("the input could not be read: {error}"))?;
-    if bytes.len() as u64 > TURN_BYTES {
-        return Err(format!("a turn proof has at most {TURN_BYTES} bytes"));
-    }
-    let limits = Limits {
-        bytes: usize::MAX,
-        ..Limits::FRAME
-    };
-    json::check_canonical(&bytes, limits).map_err(|error| format!("no turn proof: {error}"))?;
-    let proof: TurnProof =
-        json::typed(&bytes).map_err(|error| format!("no turn proof: {error}"))?;
-    if proof.onrecord != TURN_PROOF {
-        return Err(format!(
-            "the input is {:?}, expected {TURN_PROOF:?}",
-            proof.onrecord
-        ));
-    }
-    if proof.frames.is_empty() {
-        return Err("the turn proof has no frames".into());
-    }
-    Ok(proof)
 }
 
 struct Turn {
@@ -179,11 +146,6 @@ impl Turn {
         if check.payloads.erased > 0 {
             check.skip("certificates of erasure, which do not come with a turn proof");
         }
-        if options.ledger.is_some() {
-            check.skip("your copy of the ledger: it is compared with run bundles");
-        }
-        if !options.receipts.is_empty() {
-            check.skip("receipts: they are compared with run bundles");
-        }
+        check.skip_bundles_only(options);
     }
 }

@@ -45,6 +45,7 @@ impl Server {
             new_token: false,
             redaction: true,
             literals: None,
+            anchors: Default::default(),
         })
         .await?;
         let token = match &started.token {

@@ -389,6 +389,39 @@ pub struct Policy {
     pub version: u64,
 }
 
+/// A checkpoint that was published, and that the ledger does not have any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Published {
+    /// Its root, where it is known.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub root: Option<Hash>,
+    /// Its size.
+    pub size: u64,
+    /// Who knows it: `published`, or a witness's verifier key.
+    pub told_by: String,
+}
+
+/// `rewind`: the ledger goes on from before what was published of it, since its database was put back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rewind {
+    /// When it was accepted.
+    pub at: Timestamp,
+    /// Who accepted it.
+    pub by: Actor,
+    /// What was published and is not there.
+    pub published: Vec<Published>,
+    /// Why.
+    pub reason: String,
+    /// Root of the ledger that goes on.
+    pub root: Hash,
+    /// Its size, which is the index of this statement.
+    pub size: u64,
+}
+
 /// Evidence of a release: a frame in a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
@@ -466,6 +499,8 @@ predicates! {
     Export = "export",
     /// A policy changed.
     Policy = "policy",
+    /// The ledger goes on from before what was published.
+    Rewind = "rewind",
     /// A release was promoted or rejected.
     Release = "release",
 }
@@ -484,6 +519,7 @@ impl Predicate {
             Self::Access(one) => one.at,
             Self::Export(one) => one.at,
             Self::Policy(one) => one.at,
+            Self::Rewind(one) => one.at,
             Self::Release(one) => one.at,
         }
     }
@@ -498,7 +534,11 @@ impl Predicate {
             Self::Erasure(one) => Some(&one.state.run),
             Self::Access(one) => Some(&one.run),
             Self::Export(one) => Some(&one.run),
-            Self::Key(_) | Self::Disposal(_) | Self::Policy(_) | Self::Release(_) => None,
+            Self::Key(_)
+            | Self::Disposal(_)
+            | Self::Policy(_)
+            | Self::Rewind(_)
+            | Self::Release(_) => None,
         }
     }
 
@@ -511,6 +551,7 @@ impl Predicate {
             Self::Access(one) => Some(&one.by),
             Self::Export(one) => Some(&one.by),
             Self::Policy(one) => Some(&one.by),
+            Self::Rewind(one) => Some(&one.by),
             Self::Release(one) => Some(&one.by),
             Self::RunOpen(_) | Self::RunHead(_) | Self::RunSeal(_) | Self::Key(_) => None,
         }
@@ -544,12 +585,14 @@ impl Predicate {
     /// The subject where the format fixes it: RUN, TENANT and keys.
     pub fn fixed_subject(&self, tenant: &TenantId) -> Option<(String, Hash)> {
         let of_run = |run: &RunId| (run.to_string(), genesis(tenant, run));
+        let of_tenant = || (tenant.to_string(), Hash::of(&[tenant.as_str().as_bytes()]));
         match self {
             Self::Key(key) => Some((key.keyid.hex(), key.keyid)),
             Self::Hold(hold) => Some(match &hold.run {
                 Some(run) => of_run(run),
-                None => (tenant.to_string(), Hash::of(&[tenant.as_str().as_bytes()])),
+                None => of_tenant(),
             }),
+            Self::Rewind(_) => Some(of_tenant()),
             Self::Erasure(erasure) => Some(of_run(&erasure.state.run)),
             Self::Access(access) => Some(of_run(&access.run)),
             _ => None,
@@ -595,6 +638,7 @@ impl Predicate {
                         .is_none_or(|commits| !commits.is_empty())
             }
             Self::Release(release) => matches!(release.decision.as_str(), "promoted" | "rejected"),
+            Self::Rewind(rewind) => !rewind.published.is_empty(),
             Self::Disposal(disposal) => matches!(
                 disposal.scope.as_str(),
                 "payloads" | "subject" | "tier" | "tenant"
