@@ -369,8 +369,8 @@ def store_frame(chance: random.Random, case: Case, data: bytes) -> bytes:
         del frames[at]
     else:
         frames.insert(chance.randrange(len(frames)), frames[at])
-    renumber, hashes, lines, turn = chance.random() < 0.8, [], [], []
-    for seq, frame in enumerate(frames):
+    renumber, hashes, lines, turn = chance.random() < 0.8, list[bytes](), list[bytes](), list[bytes]()
+    for frame in frames:
         if isinstance(frame, dict):
             if hashes and renumber and "prev" in frame:
                 frame["prev"] = hashes[-1].hex()

@@ -17,7 +17,6 @@ import hashlib
 import json
 import re
 import sys
-from collections import namedtuple
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -29,9 +28,9 @@ import rfc8785
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-Json, Members = dict[str, Any], dict[str, bytes]
-SUITE = "onrecord-v1"
-PREDICATES = "https://onrecord.dev/attestation/"
+Json = dict[str, Any]
+Members = dict[str, bytes]
+SUITE, PREDICATES = "onrecord-v1", "https://onrecord.dev/attestation/"
 FRAME, ENVELOPE, PROOF = 65_536, 65_535, 65_536  # the most bytes of each
 LEDGER_LINE, DISCLOSURE_LINE, MANIFEST_LINE, TURN_PROOF, TRUST = 512 * 1024, 1024, 166, 256 * 1024**2, 1024**2
 STATES = ("disclosed", "withheld", "erased", "missing", "not_kept")
@@ -101,13 +100,12 @@ def verify_files(file: Path, trust: Path | None, ledger: Path | None, receipts: 
         report.fail("usage")
         return report
     # What it is is told by its content.
-    if not data:
-        report.fail("input")
-    elif data[:1] == b"{":
+    report.attempt(check, data, "input")
+    if data[:1] == b"{":
         report.attempt(verify_turn, data, pinned, full, report)
     elif data[:11] == b"checkpoint\0":
         report.attempt(verify_ledger, data, pinned, report)
-    else:
+    elif data:
         report.attempt(verify_bundle, data, pinned, own, kept, full, report)
     return report
 
@@ -246,8 +244,8 @@ class Statement:
             check(shape(said, more=True, **rules) and subject(said, *self.subject), "statement")
 
 def revokes(statement: Statement, keyid: str) -> bool:
-    said = statement.predicate
-    return statement.name == "key" and (said["action"], said["role"], said["keyid"]) == ("revoked", "seal", keyid)
+    said = [statement.predicate.get(member) for member in ("action", "role", "keyid")]
+    return statement.name == "key" and said == ["revoked", "seal", keyid]
 
 def check_seal(raw: bytes, trust: Trust, report: Report) -> tuple[Statement | None, bool]:
     """Check 2: the seal, or None where it is not one; and whether it is not by a stranger."""
@@ -522,8 +520,7 @@ class History:
         ended = self.seal and self.proof and self.revoked(self.seal.keyid, self.proof.index)
         report.attempt(check, not ended, "key_revoked")
         report.attempt(check, not any([holds.broken_by(statement) for _, statement in self.entries]), "erasure_held")
-        wanted = self.trust.asks_ledger and read_all
-        report.attempt(check, self.opening is not None or not wanted, "open_missing")
+        report.attempt(check, self.opening is not None or not (self.trust.asks_ledger and read_all), "open_missing")
     def read_line(self, line: bytes, report: Report) -> None:
         value = canonical(line, LEDGER_LINE, "malformed", entry=is_str, proof=is_str)
         statement = Statement.parse(value["entry"].encode())
@@ -684,8 +681,7 @@ class Entries:
         check(not statement.time or statement.time >= before, "ledger_time")
         ended = statement.keyid in self.revoked or self.trust.ended(statement.keyid, index)
         check(not ended, "key_revoked")
-        if revokes(statement, said.get("keyid", "")):
-            self.revoked.add(said["keyid"])
+        self.revoked |= {said["keyid"]} if revokes(statement, said.get("keyid", "")) else set()
         check(not self.holds.broken_by(statement), "erasure_held")
         if name == "run-open":
             known = {*self.runs, *(run.number for run in self.runs.values())}
@@ -945,7 +941,12 @@ def read_spki(text: str) -> tuple[str, bytes]:
 
 # ---- Shapes: what a member may be -------------------------------------------------------------------------------
 Rule = Callable[[Any], bool]
-Maybe = namedtuple("Maybe", "rule")  # of a member that may be absent
+@dataclass(frozen=True)
+class Maybe:
+    """A rule for a member that may be absent."""
+    rule: Rule
+    def __call__(self, value: Any) -> bool:
+        return self.rule(value)
 
 def need(condition: Any) -> None:
     """What a format asks for; the caller says under which name it is missed."""
@@ -956,8 +957,7 @@ def shape(value: Any, /, more: bool = False, **rules: Rule) -> bool:
     """Whether an object has these members, and no others unless `more` says so."""
     if not isinstance(value, dict) or not (more or value.keys() <= rules.keys()):
         return False
-    asked = {name: rule.rule if isinstance(rule, Maybe) else rule for name, rule in rules.items()}
-    return all(asked[name](value[name]) if name in value else isinstance(rules[name], Maybe) for name in rules)
+    return all(rule(value[name]) if name in value else isinstance(rule, Maybe) for name, rule in rules.items())
 
 def text(pattern: str) -> Rule:
     return lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None
@@ -1035,6 +1035,7 @@ BODY_RULES = {
 }
 DISCLOSURE = {"commit": is_hex, "state": one_of(*STATES), "salt": Maybe(is_hex), "index": Maybe(is_natural)}
 KEY_ROLES = one_of("seal", "agent", "ledger", "witness")
+is_told = object_of(more=True, size=is_natural, root=Maybe(is_hex), told_by=is_str)
 is_run_hash = object_of(more=True, run=is_ulid, hash=is_hex)
 # Members of predicates, which mean the same in all of them but for those that are given below.
 MEMBERS: dict[str, Rule] = {
@@ -1089,6 +1090,7 @@ PREDICATE_RULES: dict[str, tuple[dict[str, Rule], Callable[..., bool]]] = {
     "export": (members("run purpose by at payloads", payloads=counts(*STATES)), called("MANIFEST.sha256")),
     "policy": (members("policy version by at"), always),
     "release": (members("release decision evidence? by at"), always),
+    "rewind": (members("published size root reason by at", published=list_of(is_told, 1)), of_run_or_tenant),
 }
 
 # ---- JSON: let in strictly, by the rules of json.md -------------------------------------------------------------
