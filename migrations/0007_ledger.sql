@@ -8,8 +8,6 @@ comment on index tenants_log is 'Finds the tenant of a ledger by the last step o
 -- which a run that is often read has many.
 create index ledger_entries_erasures on ledger_entries (tenant, run, idx) where name = 'erasure';
 comment on index ledger_entries_erasures is 'Finds the erasures of a run.';
-create index ledger_entries_holds on ledger_entries (tenant, idx) where name = 'hold';
-comment on index ledger_entries_holds is 'Finds the holds of a tenant.';
 
 -- ---------------------------------------------------------------------------------------------
 -- Whom the pseudonyms in the ledger stand for. The ledger is for ever, and a name in it could never be taken out: what is
