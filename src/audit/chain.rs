@@ -42,11 +42,11 @@ pub(super) struct Proofs {
 
 /// How far the ledger has stated a run, by the row beside it.
 pub(super) fn check_stated(row: Option<(i64, i64)>, entries: &[Entry], found: &mut Found) {
-    let heads = entries.iter().filter_map(|entry| match &entry.says {
+    let mut heads = entries.iter().rev().filter_map(|entry| match &entry.says {
         Predicate::RunHead(head) => Some((signed(head.state.size), entry.index)),
         _ => None,
     });
-    let last = heads.last();
+    let last = heads.next();
     found.column(
         At::of("run_heads", "size"),
         row.map(|row| row.0),

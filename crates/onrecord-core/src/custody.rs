@@ -123,7 +123,7 @@ impl Custody {
             }
             Predicate::Access(access) => {
                 let (what, of) = match &access.commits {
-                    Some(commits) => (Deed::Read, format!("{} payloads", commits.len())),
+                    Some(commits) => (Deed::Read, payloads(commits.len() as u64)),
                     None => (Deed::Exported, "the whole run".to_owned()),
                 };
                 let detail = format!("{of}, for: {}", access.purpose);
@@ -144,8 +144,8 @@ impl Custody {
             }
             Predicate::Erasure(erasure) => {
                 let of = match erasure.tier {
-                    Some(tier) => format!("tier {tier}, {} payloads", erasure.count),
-                    None => format!("{} payloads", erasure.count),
+                    Some(tier) => format!("tier {tier}, {}", payloads(erasure.count)),
+                    None => payloads(erasure.count),
                 };
                 let detail = format!(
                     "{of}, under policy {}, for: {}",
@@ -183,5 +183,12 @@ impl Custody {
             keyid: signed.keyid,
             what,
         });
+    }
+}
+
+fn payloads(count: u64) -> String {
+    match count {
+        1 => "1 payload".to_owned(),
+        count => format!("{count} payloads"),
     }
 }

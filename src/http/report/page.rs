@@ -18,8 +18,9 @@ p, ul { margin: .4rem 0 }
 .state { font-weight: 600 }
 .aside { color: #555; font-size: .87rem }
 table { border-collapse: collapse; width: 100%; font-size: .87rem }
-th, td { text-align: left; vertical-align: top; padding: .3rem .7rem .3rem 0; border-bottom: 1px solid #ddd; overflow-wrap: anywhere }
-thead th { border-bottom: 1px solid #1a1a1a; overflow-wrap: normal }
+th, td { text-align: left; vertical-align: top; padding: .3rem .7rem .3rem 0; border-bottom: 1px solid #ddd }
+td:nth-child(5) { overflow-wrap: anywhere }
+thead th { border-bottom: 1px solid #1a1a1a }
 tbody th { font-weight: 500; white-space: nowrap; padding-right: 1.5rem }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums }
 .code { font-family: ui-monospace, monospace; font-size: .92em; overflow-wrap: anywhere }
@@ -66,7 +67,7 @@ fn identity(out: &mut String, report: &RunReport) {
             "Agent",
             run.agent
                 .as_ref()
-                .map_or_else(|| "not named".to_owned(), |agent| text(agent)),
+                .map_or_else(|| "not named".to_owned(), text),
         ),
         ("Ledger", code(&report.origin)),
         ("Opened", time(&run.opened_at)),
@@ -218,7 +219,7 @@ fn custody(out: &mut String, report: &RunReport) {
     if let Some(heads) = &report.custody.heads {
         let _ = writeln!(
             out,
-            "<p>While it was open, {} entries say how far it was; the last is entry {} at {}, {} frames.</p>",
+            "<p>Entries that say how far it was while it was open: {}. The last is entry {} at {}, {} frames.</p>",
             heads.count,
             heads.last_index,
             time(&heads.last_at),
