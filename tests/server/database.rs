@@ -188,6 +188,7 @@ async fn rows_are_seen_by_their_tenant_alone() {
         "ledger_entries",
         "ledger_nodes",
         "payloads",
+        "people",
         "redaction_rules",
         "run_heads",
         "run_nodes",
