@@ -193,9 +193,7 @@ async fn no_altered_byte_of_a_frame_proof_verifies() {
             altered[place] ^= 1 << (place % 7);
             let verdict = check(&altered, &trust, &[]).verdict;
             assert!(
-                matches!(verdict.exit_code, 1 | 3)
-                    || name == "open" && verdict.code == Code::SignerUnknown
-                    || verdict.code == Code::SignerUnknown,
+                matches!(verdict.exit_code, 1 | 3) || verdict.code == Code::SignerUnknown,
                 "{name}, byte {place}: {verdict:?}"
             );
             altered[place] = whole[place];
