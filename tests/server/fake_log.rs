@@ -71,10 +71,8 @@ impl FakeLog {
     pub fn trust_with_witness(&self) -> String {
         let public = SigningKey::from_bytes(&[3; 32]).verifying_key().to_bytes();
         let key = VerifierKey::new("w.example/w", SignatureType::Cosignature, public).unwrap();
-        let trust = self
-            .trust()
-            .replace("quorum none", &format!("witness w {key}\nquorum w"));
-        trust
+        self.trust()
+            .replace("quorum none", &format!("witness w {key}\nquorum w"))
     }
 
     pub fn now(&mut self) -> Timestamp {

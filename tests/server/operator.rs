@@ -240,8 +240,8 @@ impl Operator {
     fn link_seals(&self, entries: &mut [Vec<u8>]) {
         let mut opened = HashMap::new();
         let mut previous: Option<Previous> = None;
-        for index in 0..entries.len() {
-            match says(&entries[index]) {
+        for (index, entry) in entries.iter_mut().enumerate() {
+            match says(entry) {
                 Predicate::RunOpen(open) => {
                     opened.insert(open.state.run, index as u64);
                 }
@@ -251,11 +251,11 @@ impl Operator {
                     if seal.previous != previous || seal.ledger.open_index != place {
                         seal.previous = previous;
                         seal.ledger.open_index = place;
-                        let digest = Signed::parse(&entries[index]).unwrap().digest;
-                        entries[index] = self.sign(&Predicate::RunSeal(seal.clone()), Some(digest));
+                        let digest = Signed::parse(entry).unwrap().digest;
+                        *entry = self.sign(&Predicate::RunSeal(seal.clone()), Some(digest));
                     }
                     previous = Some(Previous {
-                        hash: leaf_hash(&entries[index]),
+                        hash: leaf_hash(entry),
                         run: seal.state.run,
                     });
                 }
