@@ -21,7 +21,7 @@ const NOT_CHECKED: u8 = 2;
 Exit codes of --once: 0 everything fits; 1 an alarm stands; 2 it could not be checked. Without --once it goes on until
 it is stopped, and ends with 2 where its folder or its arguments cannot be used.")]
 pub struct MonitorArgs {
-    /// Address of the log, such as https://records.example/t/LOGID, or of the server where the trust file pins one log
+    /// Address of the log, such as `https://records.example/t/LOGID`, or of the server where the trust file pins one log
     pub url: String,
     /// Folder of its own: what it believes, a copy of the ledger, and evidence of contradictions
     #[arg(long, value_name = "DIR")]
