@@ -7,24 +7,7 @@ use onrecord_core::timestamp::Timestamp;
 use sqlx::migrate::Migrator;
 use sqlx::{Connection as _, PgConnection};
 
-/// Tables of evidence, which nobody may change.
-const APPEND_ONLY: [&str; 14] = [
-    "frames",
-    "payloads",
-    "ledger_entries",
-    "ledger_nodes",
-    "checkpoints",
-    "redaction_rules",
-    "run_nodes",
-    "settings",
-    "cosignatures",
-    "cosigned_checkpoints",
-    "cosigned_proofs",
-    "time_stamps",
-    "rewinds",
-    "accepted_rewinds",
-];
-/// Of these, those with triggers that refuse a change to their owner too.
+/// Tables of evidence with triggers that refuse a change to their owner too.
 const GUARDED: [&str; 13] = [
     "frames",
     "ledger_entries",
@@ -40,6 +23,10 @@ const GUARDED: [&str; 13] = [
     "rewinds",
     "accepted_rewinds",
 ];
+/// Another table that the server may add to and no more: its rows go when they are erased, by a role of its own.
+const PAYLOADS: &str = "payloads";
+/// Tables that a process reads of all tenants at once.
+const OF_ALL_TENANTS: [&str; 2] = ["rewinds", "accepted_rewinds"];
 
 /// A database as it was found.
 #[derive(Clone, Debug)]
@@ -214,6 +201,10 @@ async fn unprotected_tables(
     connection: &mut PgConnection,
     has_role: bool,
 ) -> Result<Vec<String>, StoreError> {
+    let mut append_only = GUARDED.to_vec();
+    append_only.push(PAYLOADS);
+    let mut of_one_tenant = [&append_only[..], &["runs", "run_heads", "people"]].concat();
+    of_one_tenant.retain(|name| !OF_ALL_TENANTS.contains(name));
     let mut found: Vec<String> = sqlx::query_scalar(
         "select 'table ' || name || ' has no row security' from unnest($1::text[]) as name
          where not coalesce((select relrowsecurity from pg_class where oid = to_regclass(name)), false)
@@ -224,7 +215,7 @@ async fn unprotected_tables(
            where tgrelid = to_regclass(name) and tgenabled in ('O', 'A') and tgtype & wanted = wanted
              and tgfoid = to_regproc('refuse_change'))",
     )
-    .bind([&APPEND_ONLY[..], &["runs"]].concat())
+    .bind(of_one_tenant)
     .bind(&GUARDED[..])
     .fetch_all(&mut *connection)
     .await?;
@@ -243,7 +234,7 @@ async fn unprotected_tables(
          select 'onrecord_app is a superuser, or passes row security by' from pg_roles
          where rolname = 'onrecord_app' and (rolsuper or rolbypassrls)",
     )
-    .bind(&APPEND_ONLY[..])
+    .bind(append_only)
     .fetch_all(&mut *connection)
     .await?;
     found.extend(rights);
