@@ -12,7 +12,11 @@
 //! | a ledger that the witness saw otherwise | everybody who asks for the witness |
 //! | two ledgers for two people | who compares a bundle of the one with the copy of the other; a monitor that sees both |
 //! | an erasure under a hold, a key used after its end | a monitor |
-//! | another tenant's or run's frames, another suite, other spelling, a payload swapped | everybody who verifies |
+//! | another tenant's or run's frames, another suite, other spelling | everybody who verifies |
+//! | a payload swapped, in a bundle whose manifest and export are signed anew; a key brought along | everybody who verifies |
+//!
+//! Played by golden vectors instead: an inner node passed off as an entry, a seal that witnesses saw too early or too late, a
+//! witness in league with the operator (`tests/vectors/tampered/`). A signed receipt: `open_runs`.
 
 use crate::anchors::{Other, with_witnesses};
 use crate::api::Api;
@@ -375,6 +379,49 @@ async fn what_is_only_changed_in_the_database_is_found_by_everybody() {
             .execute("delete from frames; insert into frames select * from kept")
             .await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_handed_out_otherwise_is_found_by_everybody() {
+    let case = Case::begin().await;
+    let api = &case.server.api;
+    let run = api.any_run().await.run.to_string();
+    let payload = json!({"name": "answer", "text": "yes"});
+    let frame = json!({"kind": "observation", "payloads": [payload]});
+    api.frame(&run, &frame).await.is(201);
+    seal(api, &run).await;
+    let mut bundle = Bundle::read(&export(api, &run).await);
+    let name = bundle
+        .0
+        .iter()
+        .find(|(name, _)| name.starts_with("payloads/"));
+    let name = name.unwrap().0.clone();
+    assert_eq!(bundle.member(&name), b"yes");
+    let operator = Operator::of(&case.server).await;
+    for (text, expected) in [("yes", (0, "verified")), ("no", (1, "payload_commit"))] {
+        bundle.set(&name, text);
+        let manifest = bundle.manifest();
+        let says = says(bundle.member("export.dsse.json"));
+        let digest = Hash::of(&[manifest.as_bytes()]);
+        let signed = operator.sign_of(&says, ("MANIFEST.sha256", digest));
+        bundle.set("MANIFEST.sha256", manifest);
+        bundle.set("export.dsse.json", signed);
+        std::fs::write(case.outside.path("now.tar"), bundle.write()).unwrap();
+        let (exit, code) = verify(&case.outside, &["now.tar"]).await;
+        assert_eq!((exit, &*code), expected, "{text}");
+    }
+
+    // Whole and signed, with its key in it; nobody pinned that.
+    let other = Server::start().await;
+    let theirs = other.api.any_run().await.run.to_string();
+    seal(&other.api, &theirs).await;
+    std::fs::write(
+        case.outside.path("now.tar"),
+        export(&other.api, &theirs).await,
+    )
+    .unwrap();
+    let (exit, code) = verify(&case.outside, &["now.tar"]).await;
+    assert_eq!((exit, &*code), (2, "signer_unknown"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -141,6 +141,13 @@ impl Operator {
         self.seal.sign(&self.tenant, predicate, subject).unwrap()
     }
 
+    /// Signs a statement about a subject as the tenant's.
+    pub fn sign_of(&self, predicate: &Predicate, subject: (&str, Hash)) -> Vec<u8> {
+        self.seal
+            .sign(&self.tenant, predicate, Some(subject))
+            .unwrap()
+    }
+
     /// The seal of a run as it has to be for other frames, signed.
     pub fn seal_of(&self, entry: &[u8], chain: &Chain, sealed_at: Option<Timestamp>) -> Vec<u8> {
         let Predicate::RunSeal(mut seal) = says(entry) else {
