@@ -663,13 +663,13 @@ async fn every_refusal_is_a_problem() {
             "GET",
             format!("/v1/runs/{run}/export?purpose="),
             400,
-            "malformed_parameter",
+            "code_expected",
         ),
         (
             "GET",
             format!("/v1/runs/{run}/export?purpose=a%0Ab"),
             400,
-            "malformed_parameter",
+            "code_expected",
         ),
         (
             "GET",
