@@ -5,7 +5,7 @@ use super::{RecordError, Recorder, commit};
 use crate::ledger::{self, Unwritten, later};
 use crate::store;
 pub use crate::store::run_heads::HeadsEvery;
-use onrecord_core::id::TenantId;
+use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::statement::{FRAMES_SUBJECT, Predicate, RunHead};
 
 /// Runs of one transaction, while which other entries of the tenant's ledger wait.
@@ -20,15 +20,18 @@ impl Recorder {
     pub async fn state_heads(&self, every: HeadsEvery) -> Result<u64, RecordError> {
         let mut count = 0;
         for (tenant, _) in self.store.tenants().await? {
+            // Each run once: one that grows all the while is due again at once.
+            let mut behind = None;
             loop {
                 let (recorder, of_tenant) = (self.clone(), tenant.clone());
-                let some = async move { recorder.state_some(&of_tenant, every).await };
+                let some = async move { recorder.state_some(&of_tenant, every, behind).await };
                 match self.detached(some).await {
-                    Ok(stated) => {
+                    Ok((stated, last)) => {
                         count += stated;
-                        if stated < u64::from(TOGETHER) || self.is_stopping() {
+                        if last.is_none() || self.is_stopping() {
                             break;
                         }
+                        behind = last;
                     }
                     Err(error) => {
                         tracing::warn!(%tenant, %error, "how far open runs are is not stated; it is tried again");
@@ -40,14 +43,20 @@ impl Recorder {
         Ok(count)
     }
 
-    /// Enters heads of some runs of a tenant, in one transaction.
-    async fn state_some(&self, tenant: &TenantId, every: HeadsEvery) -> Result<u64, RecordError> {
+    /// Enters heads of some runs of a tenant, in one transaction. Returns how many, and behind which run there may be more.
+    async fn state_some(
+        &self,
+        tenant: &TenantId,
+        every: HeadsEvery,
+        behind: Option<RunId>,
+    ) -> Result<(u64, Option<RunId>), RecordError> {
+        let behind = behind.as_ref();
         // Without the lock first: mostly nothing is due, and nobody has to wait for that.
         let mut tx = self.store.snapshot(tenant).await?;
-        let due = store::run_heads::due(&mut tx, tenant, every, 1).await?;
+        let due = store::run_heads::due(&mut tx, tenant, every, behind, 1).await?;
         commit(tx).await?;
-        if due.is_empty() {
-            return Ok(0);
+        if due.last.is_none() {
+            return Ok((0, None));
         }
         let keys = self.keys(tenant).await?;
         let mut tx = self.store.begin(tenant).await?;
@@ -57,7 +66,8 @@ impl Recorder {
         let mut at = ledger::next_time(&locked)?;
         let mut unwritten = Unwritten::begin(&locked, &self.vault).await?;
         let mut stated = Vec::new();
-        for row in store::run_heads::due(&mut tx, tenant, every, TOGETHER).await? {
+        let due = store::run_heads::due(&mut tx, tenant, every, behind, TOGETHER).await?;
+        for row in due.runs {
             let chain = match row {
                 Ok(row) => row.chain,
                 Err(error) => {
@@ -81,13 +91,13 @@ impl Recorder {
             stated.push((run, size, entry.index));
         }
         if stated.is_empty() {
-            return Ok(0);
+            return Ok((0, due.last));
         }
         unwritten.write(&mut tx, &locked).await?;
         ledger::checkpoint(&mut tx, &locked, &keys).await?;
         store::run_heads::update(&mut tx, tenant, &stated).await?;
         // A crash before this line leaves the ledger as it was, and the runs are due still; after it they are stated.
         commit(tx).await?;
-        Ok(stated.len() as u64)
+        Ok((stated.len() as u64, due.last))
     }
 }

@@ -137,10 +137,10 @@ async fn servers_that_share_a_database_state_each_run_once() {
         let report = server.audit(run, &[]).await.0;
         let heads = heads(&export(&server.api, run).await);
         assert!(heads.is_sorted_by(|one, next| one < next), "{heads:?}");
-        assert!(
-            heads.len() <= 2 && (run == &runs[0] || !heads.is_empty()),
-            "{heads:?}"
-        );
+        // The one that grew may be due for each of the three; the one that was sealed for none.
+        let most = if run == &runs[1] { 3 } else { 1 };
+        let least = usize::from(run != &runs[0]);
+        assert!((least..=most).contains(&heads.len()), "{heads:?}");
         assert!(heads.iter().all(|size| Some(*size) <= report.facts.size));
     }
 }
