@@ -25,6 +25,7 @@ mod read_payload;
 mod read_run;
 mod receipt;
 mod redaction;
+mod releases;
 mod report;
 mod request;
 mod rotations;
@@ -176,6 +177,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(redaction::dry_run))
         .routes(routes!(anchors::read_anchors))
         .routes(routes!(anchors::accept_rewind))
+        .routes(routes!(releases::decide_release))
         .routes(routes!(ledger::read_ledger))
         .routes(routes!(ledger::list_entries))
         .routes(routes!(ledger::read_entry))

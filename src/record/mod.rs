@@ -23,6 +23,7 @@ pub mod present;
 mod queue;
 pub mod read;
 mod redaction;
+pub mod release;
 pub(crate) mod rewind;
 mod rotate;
 mod rules;

@@ -40,6 +40,7 @@ mod pages;
 mod people;
 mod proofs;
 mod reading;
+mod releases;
 mod reports;
 mod rewinds;
 mod rotation;
