@@ -12,7 +12,7 @@ mod witness;
 pub use policy::{BadPolicy, Policy};
 
 use crate::record::rewind::Told;
-use crate::record::{RecordError, Recorder};
+use crate::record::{RecordError, Recorder, offload};
 use crate::store::{self, StoreError};
 use onrecord_core::id::{Origin, TenantId};
 use onrecord_core::timestamp::Timestamp;
@@ -331,7 +331,8 @@ impl Anchors {
         }
         // Only what is committed is written, so that a crash before or after leaves a file that the ledger reaches.
         if record.is_none_or(|record| !same || record.size < size) {
-            let record = self.published.write(origin, &note)?;
+            // It waits for the disk.
+            let record = offload(usize::MAX, || self.published.write(origin, &note))?;
             self.known(tenant, |known| known.record = Some(record));
         }
         Ok(true)

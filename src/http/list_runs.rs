@@ -4,12 +4,11 @@ use super::App;
 use super::problem::Problem;
 use super::read_run::RunBody;
 use super::request::Authenticated;
-use crate::query::of_runs;
+use crate::query::{of_runs, time};
 use crate::record::read::{ListRequest, Moment};
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse as _, Response};
 use onrecord_core::id::RunId;
-use onrecord_core::timestamp::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -128,7 +127,8 @@ pub(crate) async fn list_runs(
 /// A time, or how long ago.
 fn moment(name: &str, text: Option<&str>) -> Result<Option<Moment>, Problem> {
     let Some(text) = text else { return Ok(None) };
-    ago(text).or_else(|| at(text)).map(Some).ok_or_else(|| {
+    let at = || time(text).map(Moment::At);
+    ago(text).or_else(at).map(Some).ok_or_else(|| {
         Problem::parameter(
             name,
             "a time such as 2026-11-30T08:00:00Z or 2026-11-30, or how long ago, such as 2h or 3d",
@@ -149,12 +149,6 @@ fn ago(text: &str) -> Option<Moment> {
     Some(Moment::Ago {
         seconds: u64::from(count) * unit_s,
     })
-}
-
-fn at(text: &str) -> Option<Moment> {
-    let time: Option<jiff::Timestamp> = text.parse().ok();
-    let time = time.or_else(|| format!("{text}T00:00:00Z").parse().ok())?;
-    Timestamp::from_micros(time.as_microsecond()).map(Moment::At)
 }
 
 #[cfg(test)]

@@ -349,7 +349,7 @@ fn values_of(field: &Field) -> String {
 }
 
 /// A time in RFC 3339, or a date, which is its beginning in UTC.
-fn time(text: &str) -> Option<Timestamp> {
+pub(crate) fn time(text: &str) -> Option<Timestamp> {
     let time: Option<jiff::Timestamp> = text.parse().ok();
     let time = time.or_else(|| format!("{text}T00:00:00Z").parse().ok())?;
     Timestamp::from_micros(time.as_microsecond())

@@ -2,7 +2,7 @@
 
 mod filter;
 
-pub(crate) use filter::BadFilter;
+pub(crate) use filter::{BadFilter, time};
 
 use crate::store::condition::{Condition, RUN_FIELDS};
 

@@ -1,15 +1,13 @@
 //! Rows as they lie there, for who reads very many of them: `COPY … TO STDOUT (FORMAT binary)`, and times without a calendar.
 
 use super::StoreError;
+use super::time::EPOCH;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgTypeInfo, PgValueRef};
 use sqlx::{Decode, PgConnection, Postgres, Type};
-
-/// Microseconds from 1970 to 2000, where PostgreSQL begins to count.
-const EPOCH: i64 = 946_684_800_000_000;
 
 /// Rows as `COPY … (FORMAT binary)` sends them, which costs PostgreSQL and us less than the rows of a query: for each the
 /// number of its fields in two bytes, and of each field its length in four, -1 for null, and its bytes.

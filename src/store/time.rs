@@ -11,7 +11,7 @@ use sqlx::{Decode, Encode, Postgres, Type};
 pub(crate) struct Time(pub(crate) Timestamp);
 
 /// Microseconds from 1970 to 2000, where PostgreSQL begins to count.
-const EPOCH: i64 = 946_684_800_000_000;
+pub(super) const EPOCH: i64 = 946_684_800_000_000;
 
 impl Type<Postgres> for Time {
     fn type_info() -> PgTypeInfo {
