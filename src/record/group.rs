@@ -13,6 +13,7 @@ use crate::store::run_nodes::Node;
 use crate::store::{self, StoreError};
 use onrecord_core::chain::Chain;
 use onrecord_core::digest::Hash;
+use onrecord_core::facts::Fact;
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::timestamp::Timestamp;
 use std::collections::{HashMap, HashSet};
@@ -49,6 +50,13 @@ pub(super) struct Tried {
     pub(super) nodes: Vec<Node>,
     /// Of each submission its results.
     pub(super) results: Vec<Vec<Result<Placed, RecordError>>>,
+}
+
+impl Tried {
+    /// What its frames say of the run, also what others said before.
+    pub(super) fn facts(&self) -> impl Iterator<Item = &Fact> {
+        self.frames.iter().flat_map(|frame| &frame.facts.of_run)
+    }
 }
 
 /// Sorts submissions to those of their runs.

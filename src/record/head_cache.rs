@@ -1,9 +1,11 @@
-//! What is remembered of runs: their chains as this process last wrote them. A bounded number, the last used; what is
+//! What is remembered of runs: their chains as this process last wrote them, and what it knows that their frames said. A bounded number, the last used; what is
 //! forgotten is read again, and what is out of date is found out by the compare-and-swap.
 
 use lru::LruCache;
 use onrecord_core::chain::Chain;
+use onrecord_core::facts::Fact;
 use onrecord_core::id::RunId;
+use std::collections::HashSet;
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,11 +14,15 @@ use std::time::{Duration, Instant};
 const RUNS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(8_191);
 /// How long a run counts as another process's too after that one was seen to write to it.
 const SHARED: Duration = Duration::from_secs(1);
+/// Facts that are remembered of a run. Those of a run that says more are written again, which changes nothing.
+const FACTS: usize = 64;
 
 #[derive(Default)]
 struct Head {
     chain: Option<Chain>,
     shared_until: Option<Instant>,
+    /// What is written of the run for certain: it is never taken back, whoever else writes to the run.
+    said: HashSet<Fact>,
 }
 
 /// The chains of runs.
@@ -51,6 +57,34 @@ impl Heads {
         let run = chain.run().clone();
         let mut runs = self.runs();
         runs.get_or_insert_mut(run, Head::default).chain = Some(chain);
+    }
+
+    /// Leaves out what frames of a run said before.
+    pub(super) fn unsaid<'a>(
+        &self,
+        run: &RunId,
+        facts: impl Iterator<Item = &'a Fact>,
+    ) -> Vec<&'a Fact> {
+        let runs = self.runs();
+        let said = runs.peek(run).map(|head| &head.said);
+        let mut new: Vec<&Fact> = Vec::new();
+        for fact in facts {
+            if !said.is_some_and(|said| said.contains(fact)) && !new.contains(&fact) {
+                new.push(fact);
+            }
+        }
+        new
+    }
+
+    /// Facts of a run are written.
+    pub(super) fn said<'a>(&self, run: &RunId, facts: impl Iterator<Item = &'a Fact>) {
+        let mut runs = self.runs();
+        let head = runs.get_or_insert_mut(run.clone(), Head::default);
+        for fact in facts {
+            if head.said.len() < FACTS && !head.said.contains(fact) {
+                head.said.insert(fact.clone());
+            }
+        }
     }
 
     /// Somebody else writes to the run.

@@ -10,6 +10,7 @@ use crate::store::{self, Tx};
 use crate::vault::RunKeys;
 use onrecord_core::chain::{Chain, FrameCode};
 use onrecord_core::digest::Hash;
+use onrecord_core::facts::Facts;
 use onrecord_core::frame::{Actor, ActorType, Draft, Frame, Kind, Link, Rel};
 use onrecord_core::id::RunId;
 use onrecord_core::json;
@@ -97,6 +98,7 @@ pub(crate) fn place(
         answers,
         request_mac: mac,
         bytes,
+        facts: Facts::of(draft.kind, draft.actor.kind, &draft.body, &draft.payloads),
     })
 }
 

@@ -15,6 +15,7 @@ use super::queue::{Queue, QueueLimits, Submission};
 use crate::store::append::{Keys, RunWrite, Session, Writer};
 use crate::store::{self, Failure, Store, StoreError};
 use onrecord_core::chain::Chain;
+use onrecord_core::facts::Fact;
 use onrecord_core::id::RunId;
 use onrecord_core::timestamp::Timestamp;
 use std::collections::BTreeSet;
@@ -356,16 +357,21 @@ impl Work {
             payloads.push(rows);
             tried.push(one);
         }
+        let facts: Vec<Vec<&Fact>> = tried
+            .iter()
+            .map(|one| self.shared.heads.unsaid(one.chain.run(), one.facts()))
+            .collect();
         let mut writes: Vec<RunWrite<'_>> = tried
             .iter()
-            .zip(&payloads)
+            .zip(payloads.iter().zip(&facts))
             .filter(|(one, _)| !one.frames.is_empty())
-            .map(|(one, rows)| RunWrite {
+            .map(|(one, (rows, facts))| RunWrite {
                 before: one.before,
                 chain: &one.chain,
                 frames: &one.frames,
                 payloads: rows,
                 nodes: &one.nodes,
+                facts,
                 key_version: groups[one.group].key_version(),
             })
             .collect();
@@ -387,7 +393,7 @@ impl Work {
             session.commit().await?;
         }
         self.writer.keep(session);
-        drop(payloads);
+        drop((payloads, facts));
         for one in std::mem::take(tried) {
             let group = &mut groups[one.group];
             let (is_moved, is_known) = (moved.contains(&group.run), known.contains(&group.run));
@@ -400,6 +406,7 @@ impl Work {
     fn settle(&self, group: &mut Group, one: Tried, lock: bool, (moved, known): (bool, bool)) {
         group.tries += 1;
         if moved {
+            self.shared.heads.said(&group.run, one.facts());
             let progress = Progress {
                 size: one.chain.size(),
                 sealed: false,

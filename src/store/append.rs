@@ -4,6 +4,7 @@
 //! get all of theirs. The statement is its own transaction, so that a batch takes one round trip; or it is part of
 //! one, where a run is opened or sealed.
 
+use super::facts::{field_no, verdict_no};
 use super::frames::NewFrame;
 use super::id::Uuid;
 use super::payloads::NewPayload;
@@ -13,6 +14,7 @@ use super::time::Time;
 use super::{Store, StoreError, Tx, contradiction, signed};
 use onrecord_core::chain::Chain;
 use onrecord_core::digest::Hash;
+use onrecord_core::facts::Fact;
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::timestamp::Timestamp;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgRow};
@@ -31,6 +33,8 @@ pub(crate) struct RunWrite<'a> {
     pub(crate) payloads: &'a [NewPayload<'a>],
     /// What the frames complete of the run's tree, of what is kept ([`super::run_nodes::completed`]).
     pub(crate) nodes: &'a [Node],
+    /// What the frames say of the run and no frame before them did, as far as is known. What is there already stays.
+    pub(crate) facts: &'a [&'a Fact],
     /// Version of the run's keys that the payloads were wrapped with: where the run has a newer one, nothing is written,
     /// since what is wrapped with a key that is destroyed could never be read. `None` where there are none.
     pub(crate) key_version: Option<i16>,
@@ -193,7 +197,7 @@ pub(crate) enum Keys {
 // `coalesce` of `in`: keeps it a hashed lookup among a few runs, where a join would compare each frame with each.
 // `coalesce` of `sealed_at`: the index of open runs is not to be used. `lateral`: each key is looked up by itself.
 macro_rules! write_sql {
-    (known: $known:literal, version: $version:literal, named: $named:literal, current: $current:literal, kept: $kept:literal, nodes: $nodes:literal) => {
+    (known: $known:literal, version: $version:literal, named: $named:literal, current: $current:literal, kept: $kept:literal, derived: $derived:literal) => {
         concat!("
 with v as (
   select * from unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bytea[], $6::timestamptz[], $7::bytea[], $8::text[], $9::bool[]", $version, ")
@@ -207,39 +211,44 @@ with v as (
     and clock_timestamp() between $10 - interval '2 s' and $10 + interval '2 s'
   returning runs.run
 ), added as (
-  insert into frames (seq, at, answers, turn, kind, run, tenant, key, request_mac, bytes)
-  select f.seq, f.at, f.answers, f.turn, f.kind::frame_kind, f.run, f.tenant, f.key, f.mac, f.bytes
-  from unnest($11::bigint[], $12::timestamptz[], $13::bigint[], $14::int[], $15::text[], $16::uuid[], $17::text[], $18::text[], $19::bytea[], $20::bytea[])
-    as f (seq, at, answers, turn, kind, run, tenant, key, mac, bytes)
+  insert into frames (seq, at, answers, turn, kind, run, tenant, key, request_mac, bytes, name, verdict)
+  select f.seq, f.at, f.answers, f.turn, f.kind::frame_kind, f.run, f.tenant, f.key, f.mac, f.bytes, f.name, f.verdict
+  from unnest($11::bigint[], $12::timestamptz[], $13::bigint[], $14::int[], $15::text[], $16::uuid[], $17::text[], $18::text[], $19::bytea[], $20::bytea[], $21::text[], $22::smallint[])
+    as f (seq, at, answers, turn, kind, run, tenant, key, mac, bytes, name, verdict)
   where coalesce(f.run in (select run from moved), false)
-)", $kept, $nodes, "
+)", $kept, $derived, "
 select clock_timestamp() as now, array(select run from moved) as moved, array(select run from known) as known")
     };
-    (known: $known:literal, nodes: $nodes:literal) => {
-        write_sql!(known: $known, version: ", $33::smallint[]", named: ", key_version", current: "
+    (known: $known:literal, derived: $derived:literal) => {
+        write_sql!(known: $known, version: ", $35::smallint[]", named: ", key_version", current: "
     and coalesce(v.key_version, runs.key_version) >= runs.key_version", kept: ", kept as (
   insert into payloads (run, tenant, commit, seq, place, media, tier, size, wrapped_dek, ciphertext, key_version, subjects)
-  select p.* from unnest($21::uuid[], $22::text[], $23::bytea[], $24::bigint[], $25::smallint[], $26::text[], $27::smallint[], $28::bigint[], $29::bytea[], $30::bytea[], $31::smallint[], $32::bytea[])
+  select p.* from unnest($23::uuid[], $24::text[], $25::bytea[], $26::bigint[], $27::smallint[], $28::text[], $29::smallint[], $30::bigint[], $31::bytea[], $32::bytea[], $33::smallint[], $34::bytea[])
     as p (run, tenant, commit, seq, place, media, tier, size, wrapped_dek, ciphertext, key_version, subjects)
   where coalesce(p.run in (select run from moved), false)
-)", nodes: $nodes)
+)", derived: $derived)
     };
     (known: $known:literal) => {
         [
-            write_sql!(known: $known, version: "", named: "", current: "", kept: "", nodes: ""),
-            write_sql!(known: $known, nodes: ""),
+            write_sql!(known: $known, version: "", named: "", current: "", kept: "", derived: ""),
+            write_sql!(known: $known, derived: ""),
             // What follows from the frames may not hinder them, whoever wrote it before.
-            write_sql!(known: $known, nodes: ", noded as (
+            write_sql!(known: $known, derived: ", noded as (
   insert into run_nodes (run, tenant, level, idx, hash)
-  select n.* from unnest($34::uuid[], $35::text[], $36::smallint[], $37::bigint[], $38::bytea[]) as n (run, tenant, level, idx, hash)
+  select n.* from unnest($36::uuid[], $37::text[], $38::smallint[], $39::bigint[], $40::bytea[]) as n (run, tenant, level, idx, hash)
   where coalesce(n.run in (select run from moved), false)
+  on conflict do nothing
+), said as (
+  insert into run_facts (run, tenant, field, value)
+  select s.* from unnest($41::uuid[], $42::text[], $43::smallint[], $44::text[]) as s (run, tenant, field, value)
+  where coalesce(s.run in (select run from moved), false)
   on conflict do nothing
 )"),
         ]
     };
 }
 
-/// The statement for each choice of [`Keys`]: without payloads, with them, and with nodes of the runs' trees too. Keys that
+/// The statement for each choice of [`Keys`]: without payloads, with them, and with nodes of the runs' trees and facts too. Keys that
 /// the store chose are of their place, and need not be looked for.
 const WRITE: [[&str; 3]; 2] = [
     write_sql!(known: "select null::uuid as run where false"),
@@ -249,7 +258,7 @@ const WRITE: [[&str; 3]; 2] = [
   where not starts_with(wanted.key, 'onrecord/')"),
 ];
 
-/// The same for one frame of one run that has no payload and a new key, as an agent that is alone sends them: arrays of one
+/// The same for one frame of one run that has no payload, a new key and nothing new to say of its run, as an agent that is alone sends them: arrays of one
 /// element cost more than the frame.
 const WRITE_ONE: &str = "
 with moved as (
@@ -258,8 +267,8 @@ with moved as (
     and clock_timestamp() between $10 - interval '2 s' and $10 + interval '2 s'
   returning run
 ), added as (
-  insert into frames (seq, at, answers, turn, kind, run, tenant, key, request_mac, bytes)
-  select $2, $5, $11, $12, $13::frame_kind, run, $14, $15, $16, $17 from moved
+  insert into frames (seq, at, answers, turn, kind, run, tenant, key, request_mac, bytes, name, verdict)
+  select $2, $5, $11, $12, $13::frame_kind, run, $14, $15, $16, $17, $18, $19 from moved
 )
 select clock_timestamp() as now, array(select run from moved) as moved, '{}'::uuid[] as known";
 
@@ -272,7 +281,7 @@ pub(crate) async fn write(
     keys: Keys,
 ) -> Result<Written, StoreError> {
     if let ([run], Keys::New) = (&*runs, keys)
-        && let ([frame], [], []) = (run.frames, run.payloads, run.nodes)
+        && let ([frame], [], [], []) = (run.frames, run.payloads, run.nodes, run.facts)
     {
         return write_one(connection, now, run, frame).await;
     }
@@ -298,21 +307,25 @@ pub(crate) async fn write(
         let pairs = runs.iter().zip(&ids);
         pairs.flat_map(|(run, id)| run.nodes.iter().map(|one| (run.chain, *id, one)))
     };
+    let facts = || {
+        let pairs = runs.iter().zip(&ids);
+        pairs.flat_map(|(run, id)| run.facts.iter().map(|one| (run.chain, *id, *one)))
+    };
     macro_rules! column {
         ($rows:expr, $row:pat => $value:expr) => {
             $rows.map(|$row| $value).collect::<Vec<_>>()
         };
     }
-    let with_nodes = nodes().next().is_some();
-    let with_payloads = with_nodes || payloads().next().is_some();
-    let parts = usize::from(with_payloads) + usize::from(with_nodes);
+    let with_derived = nodes().next().is_some() || facts().next().is_some();
+    let with_payloads = with_derived || payloads().next().is_some();
+    let parts = usize::from(with_payloads) + usize::from(with_derived);
     let statement = WRITE[usize::from(keys == Keys::Sought)][parts];
     let mut arguments = PgArguments::default();
     // About what the rest of a row takes; a buffer that grows as it is filled copies everything several times.
     let bytes = frames().map(|(.., frame)| frame.bytes.len() + frame.key.len() + 192);
     let ciphertexts = payloads().map(|(.., one)| one.ciphertext.len() + 384);
     arguments.reserve(
-        38,
+        44,
         1_024 * runs.len() + bytes.chain(ciphertexts).sum::<usize>(),
     );
     let query = sqlx::query_with(statement, arguments)
@@ -335,7 +348,9 @@ pub(crate) async fn write(
         .bind(column!(frames(), (chain, ..) => chain.tenant().as_str()))
         .bind(column!(frames(), (.., frame) => frame.key.as_str()))
         .bind(column!(frames(), (.., frame) => frame.request_mac.as_ref().map(|mac| &mac[..])))
-        .bind(column!(frames(), (.., frame) => frame.bytes.as_slice()));
+        .bind(column!(frames(), (.., frame) => frame.bytes.as_slice()))
+        .bind(column!(frames(), (.., frame) => frame.facts.name.as_deref()))
+        .bind(column!(frames(), (.., frame) => frame.facts.verdict.map(verdict_no)));
     let query = if with_payloads {
         query
             .bind(column!(payloads(), (_, run, _) => run))
@@ -354,13 +369,17 @@ pub(crate) async fn write(
     } else {
         query
     };
-    let query = if with_nodes {
+    let query = if with_derived {
         query
             .bind(column!(nodes(), (_, run, _) => run))
             .bind(column!(nodes(), (chain, ..) => chain.tenant().as_str()))
             .bind(column!(nodes(), (.., (level, ..)) => i16::from(*level)))
             .bind(column!(nodes(), (.., (_, index, _)) => signed(*index)))
             .bind(column!(nodes(), (.., (.., hash)) => &hash.0[..]))
+            .bind(column!(facts(), (_, run, _) => run))
+            .bind(column!(facts(), (chain, ..) => chain.tenant().as_str()))
+            .bind(column!(facts(), (.., fact) => field_no(fact.field)))
+            .bind(column!(facts(), (.., fact) => fact.value.as_str()))
     } else {
         query
     };
@@ -392,7 +411,9 @@ async fn write_one(
         .bind(chain.tenant().as_str())
         .bind(frame.key.as_str())
         .bind(frame.request_mac.as_ref().map(|mac| &mac[..]))
-        .bind(frame.bytes.as_slice());
+        .bind(frame.bytes.as_slice())
+        .bind(frame.facts.name.as_deref())
+        .bind(frame.facts.verdict.map(verdict_no));
     written(&query.fetch_one(connection).await?)
 }
 

@@ -8,12 +8,13 @@ use sqlx::migrate::Migrator;
 use sqlx::{Connection as _, PgConnection};
 
 /// Tables of evidence with triggers that refuse a change to their owner too.
-const GUARDED: [&str; 13] = [
+const GUARDED: [&str; 14] = [
     "frames",
     "ledger_entries",
     "ledger_nodes",
     "checkpoints",
     "redaction_rules",
+    "run_facts",
     "run_nodes",
     "settings",
     "cosignatures",

@@ -5,6 +5,7 @@ use super::time::Time;
 use super::{StoreError, Tx, contradiction, hash, signed, unsigned};
 use futures_util::TryStreamExt as _;
 use onrecord_core::digest::{Hash, leaf_hash};
+use onrecord_core::facts::Facts;
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::receipt::Receipt;
 use onrecord_core::timestamp::Timestamp;
@@ -26,6 +27,7 @@ pub(crate) struct NewFrame {
     pub(crate) answers: Option<u64>,
     pub(crate) request_mac: Option<Mac>,
     pub(crate) bytes: Vec<u8>,
+    pub(crate) facts: Facts,
 }
 
 /// A frame that has a key already.

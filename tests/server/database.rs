@@ -4,12 +4,13 @@ use crate::running::Server;
 use serde_json::json;
 use sqlx::{Connection as _, Executor as _, PgConnection};
 
-const APPEND_ONLY: [&str; 12] = [
+const APPEND_ONLY: [&str; 13] = [
     "frames",
     "ledger_entries",
     "ledger_nodes",
     "checkpoints",
     "redaction_rules",
+    "run_facts",
     "run_nodes",
     "cosignatures",
     "cosigned_checkpoints",
@@ -190,6 +191,7 @@ async fn rows_are_seen_by_their_tenant_alone() {
         "payloads",
         "people",
         "redaction_rules",
+        "run_facts",
         "run_heads",
         "run_nodes",
         "runs",

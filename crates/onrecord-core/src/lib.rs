@@ -13,6 +13,7 @@ pub mod bundle;
 pub mod chain;
 pub mod custody;
 pub mod digest;
+pub mod facts;
 pub mod frame;
 pub mod id;
 pub mod invariants;

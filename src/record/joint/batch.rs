@@ -16,6 +16,7 @@ use crate::store::runs::{NewRun, RunRow, SealedRow};
 use crate::store::tenants::LockedTenant;
 use crate::store::{self, StoreError, Tx};
 use onrecord_core::chain::Chain;
+use onrecord_core::facts::Fact;
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::statement::{Access, FRAMES_SUBJECT, Predicate, Previous, RunOpen, RunSeal};
 use onrecord_core::timestamp::Timestamp;
@@ -316,27 +317,41 @@ async fn write_runs(
     let sealed = sealings
         .iter()
         .filter_map(|sealed| sealed.as_ref().ok()?.as_ref());
-    let new = opened.iter().zip(&payloads);
-    let new = new.map(|((opening, opened), payloads)| RunWrite {
+    let facts: Vec<Vec<_>> = opened
+        .iter()
+        .map(|(_, opened)| of_run(&opened.frames).collect())
+        .collect();
+    let new = opened.iter().zip(payloads.iter().zip(&facts));
+    let new = new.map(|((opening, opened), (payloads, facts))| RunWrite {
         before: (0, opening.empty.head()),
         chain: &opened.chain,
         frames: &opened.frames,
         payloads,
         nodes: &[],
+        facts,
         key_version: None,
     });
     // One that had its end already gets no frame.
     let ended = sealed.filter(|sealed| !sealed.closed.frames.is_empty());
-    let ended = ended.map(|Sealed { closed, .. }| RunWrite {
+    let ended: Vec<_> = ended
+        .map(|sealed| (sealed, of_run(&sealed.closed.frames).collect::<Vec<_>>()))
+        .collect();
+    let ended = ended.iter().map(|(Sealed { closed, .. }, facts)| RunWrite {
         before: closed.before,
         chain: &closed.chain,
         frames: &closed.frames,
         payloads: &[],
         nodes: &closed.nodes,
+        facts,
         key_version: None,
     });
     let mut writes: Vec<RunWrite<'_>> = new.chain(ended).collect();
     Ok(store::append::write_locked(tx, now, &mut writes).await?)
+}
+
+/// What frames say of their run.
+fn of_run(frames: &[NewFrame]) -> impl Iterator<Item = &Fact> {
+    frames.iter().flat_map(|frame| &frame.facts.of_run)
 }
 
 /// Makes the proofs of seals under the checkpoint that has them, and keeps them with their runs.
