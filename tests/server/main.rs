@@ -45,6 +45,7 @@ mod reports;
 mod rewinds;
 mod rotation;
 mod running;
+mod seeding;
 mod settings;
 #[path = "../shared/mod.rs"]
 mod shared;
