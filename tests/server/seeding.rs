@@ -66,7 +66,8 @@ async fn what_is_made_up_verifies_and_the_audit_finds_nothing() {
         jobs: 2,
     };
     let mut found = Vec::new();
-    let summary = audit_all.run(&mut State::none(), |told| {
+    let mut state = State::none();
+    let summary = audit_all.run(&mut state, |told| {
         if let Told::Finding(finding) = told {
             found.push(finding);
         }
