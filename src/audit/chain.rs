@@ -144,6 +144,11 @@ impl Frames {
         }
     }
 
+    /// The chain of the frames that were read.
+    pub(super) fn chain(&self) -> &Chain {
+        &self.chain
+    }
+
     /// The run's row, and the ledger's entries, against the frames.
     pub(super) fn finish(
         self,

@@ -5,6 +5,7 @@
 //! run, so that what is written meanwhile is no contradiction.
 
 mod chain;
+mod facts;
 mod found;
 mod ledger;
 mod nodes;
@@ -140,7 +141,11 @@ impl Audit {
             work.runs(self, tenant, ledger, runs).await?;
         }
         reader.begin(&tenants.join(" ")).await?;
-        for (table, stray) in [("frames", Stray::Frames), ("payloads", Stray::Payloads)] {
+        for (table, stray) in [
+            ("frames", Stray::Frames),
+            ("payloads", Stray::Payloads),
+            ("run_facts", Stray::Facts),
+        ] {
             for run in reader.strays(stray).await? {
                 let mut found = Found::new("", Some(run.to_string()));
                 found.surplus(At::of(table, "run"), "there is no such run");

@@ -2,6 +2,7 @@
 //! chain, and what the ledger says of it against all of these. Here it is read, page by page.
 
 use super::chain::{Frames, NODE_LEVEL, Proofs, check_stated, columns, signed};
+use super::facts::{self, Said};
 use super::found::{At, Found};
 use super::ledger::Ledger;
 use super::nodes::Nodes;
@@ -10,6 +11,7 @@ use crate::store::StoreError;
 use crate::store::audit::{FrameRow, PayloadRow, Reader};
 use bytes::Bytes;
 use onrecord_core::chain::{Chain, Fault};
+use onrecord_core::facts::Facts;
 use onrecord_core::frame::Frame;
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::statement::{Predicate, Signed};
@@ -69,6 +71,7 @@ pub(super) async fn check(
     let mut reading = Reading {
         state: Frames::new(tenant_id, run.clone(), ledger.clone(), &entries),
         payloads: Payloads::new(&entries_said(&entries), reader.erasing(run).await?),
+        said: Said::default(),
         found,
     };
     let (mut from, mut count) = (0, FIRST_FRAMES);
@@ -96,6 +99,7 @@ pub(super) async fn check(
     let Reading {
         mut state,
         payloads: _,
+        said,
         mut found,
     } = reading;
     for seq in reader.surplus_frames(run, size).await? {
@@ -117,6 +121,9 @@ pub(super) async fn check(
         };
         kept.check(reader.run_nodes(run).await?, nodes, &mut found)
             .await?;
+        let is_seal = |entry: &Entry| matches!(entry.says, Predicate::RunSeal(_));
+        let of_run = (state.chain(), entries.iter().any(is_seal));
+        said.check(of_run, &reader.facts(run).await?, &mut found);
     }
     check_stated(reader.stated(run).await?, &entries, &mut found);
     let proofs = Proofs {
@@ -188,6 +195,7 @@ impl Page {
 struct Reading {
     state: Frames,
     payloads: Payloads,
+    said: Said,
     found: Found,
 }
 
@@ -225,6 +233,7 @@ impl Reading {
                 }
             };
             columns(&row, &frame, &mut self.found);
+            self.said.look(&row, read.facts, &mut self.found);
             self.state.extend(&frame, &row, &mut self.found);
             self.payloads
                 .look(&frame, row.seq, &mut payloads, &mut self.found);
@@ -238,6 +247,7 @@ impl Reading {
 struct Read<'a> {
     row: Result<FrameRow<'a>, StoreError>,
     frame: Result<Frame<'a>, Fault>,
+    facts: Facts,
 }
 
 /// Reads the frames of a page on all cores; each is read by itself.
@@ -248,8 +258,10 @@ fn read_all(rows: &[Bytes]) -> Vec<Read<'_>> {
         let row = FrameRow::read(row);
         let bytes = row.as_ref().map_or(&[][..], |row| row.bytes);
         let seq = row.as_ref().map_or(0, |row| row.seq);
+        let frame = Chain::read(bytes, u64::try_from(seq).unwrap_or(0));
         Read {
-            frame: Chain::read(bytes, u64::try_from(seq).unwrap_or(0)),
+            facts: frame.as_ref().map(facts::of).unwrap_or_default(),
+            frame,
             row,
         }
     };

@@ -15,7 +15,9 @@ use crate::store::run_nodes::Node;
 use crate::store::runs::{RunRow, SealedRow};
 use crate::store::tenants::LockedTenant;
 use onrecord_core::chain::Chain;
+use onrecord_core::coverage::Known;
 use onrecord_core::digest::Hash;
+use onrecord_core::facts::{Fact, FactField};
 use onrecord_core::frame::{Actor, Draft, Kind};
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::note::{Note, TlogProof};
@@ -254,6 +256,22 @@ impl Sealing {
 }
 
 impl Closed {
+    /// What the run lacks of what a record of use should have, as far as its chain and what is said of it tell: no frame is
+    /// read again. `said` is what its frames said before these.
+    pub(crate) fn missing<'a>(
+        &self,
+        said: impl IntoIterator<Item = (FactField, &'a str)>,
+    ) -> Vec<Fact> {
+        let mut known = Known::of(self.chain.kinds());
+        for (field, value) in said {
+            known.add(field, value);
+        }
+        for fact in self.frames.iter().flat_map(|frame| &frame.facts.of_run) {
+            known.add(fact.field, &fact.value);
+        }
+        known.missing().map(Fact::missing).collect()
+    }
+
     /// What is signed of it. The time is not before the last entry of the ledger either.
     pub(crate) fn statement(
         &self,

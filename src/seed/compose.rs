@@ -219,17 +219,22 @@ impl Composing {
         (at, sealed_at): (Timestamp, Option<Timestamp>),
         keys: Vec<WrappedRunKey>,
     ) -> Composed {
-        let facts = self.frames.iter().flat_map(|frame| &frame.facts.of_run);
+        let closed = Closed {
+            before: (0, empty.head()),
+            nodes: store::run_nodes::completed(empty.tree(), &self.frames),
+            chain: self.chain,
+            frames: self.frames,
+            at,
+        };
+        let facts = closed.frames.iter().flat_map(|frame| &frame.facts.of_run);
         let facts: BTreeSet<&Fact> = facts.collect();
+        let mut facts: Vec<Fact> = facts.into_iter().cloned().collect();
+        if sealed_at.is_some() {
+            facts.extend(closed.missing([]));
+        }
         Composed {
-            facts: facts.into_iter().cloned().collect(),
-            closed: Closed {
-                before: (0, empty.head()),
-                nodes: store::run_nodes::completed(empty.tree(), &self.frames),
-                chain: self.chain,
-                frames: self.frames,
-                at,
-            },
+            facts,
+            closed,
             empty,
             open,
             agent,

@@ -96,6 +96,15 @@ pub(crate) struct FrameRow<'a> {
     pub(crate) kind_no: i16,
     pub(crate) key: &'a str,
     pub(crate) bytes: &'a [u8],
+    pub(crate) name: Option<&'a str>,
+    pub(crate) verdict: Option<i16>,
+}
+
+/// What is said of a run.
+pub(crate) struct FactRow {
+    pub(crate) field: i16,
+    pub(crate) tenant: String,
+    pub(crate) value: String,
 }
 
 /// A payload without its bytes.
@@ -435,7 +444,7 @@ impl Reader {
             format!(" and seq >= {from}")
         };
         let sql = format!(
-            "copy (select seq, at, answers, turn, kind_no, key, bytes from frames where run = '{:032x}'{below} and seq < {to} order by seq) to stdout (format binary)",
+            "copy (select seq, at, answers, turn, kind_no, key, bytes, name, verdict from frames where run = '{:032x}'{below} and seq < {to} order by seq) to stdout (format binary)",
             run.to_bits()
         );
         let mut rows = Copy::begin(&mut self.connection, &sql).await?;
@@ -463,6 +472,25 @@ impl Reader {
         .bind(SURPLUS)
         .fetch_all(&mut self.connection)
         .await?)
+    }
+
+    /// What is said of a run, by field and value.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn facts(&mut self, run: &RunId) -> Result<Vec<FactRow>, StoreError> {
+        let rows: Vec<(i16, String, String)> = sqlx::query_as(
+            "select field, tenant, value from run_facts where run = $1 order by field, value",
+        )
+        .bind(Uuid::from(run))
+        .fetch_all(&mut self.connection)
+        .await?;
+        let row = |(field, tenant, value)| FactRow {
+            field,
+            tenant,
+            value,
+        };
+        Ok(rows.into_iter().map(row).collect())
     }
 
     /// The payloads of the frames of a run in the places from `from` to below `to`, by frame and place; from 0 also those of
@@ -508,7 +536,7 @@ impl Reader {
     /// The database does not answer.
     pub(crate) async fn strays(&mut self, table: Stray) -> Result<Vec<RunId>, StoreError> {
         // From run to run along the index, so that rows are not gone through.
-        let (frames, payloads) = (
+        let (frames, payloads, facts) = (
             "with recursive found as (
                (select run from frames order by run limit 1)
                union all
@@ -519,10 +547,16 @@ impl Reader {
                union all
                select (select run from payloads where payloads.run > found.run order by run limit 1) from found where found.run is not null
              ) select run from found where run is not null and not exists (select from runs where runs.run = found.run) limit 100",
+            "with recursive found as (
+               (select run from run_facts order by run limit 1)
+               union all
+               select (select run from run_facts where run_facts.run > found.run order by run limit 1) from found where found.run is not null
+             ) select run from found where run is not null and not exists (select from runs where runs.run = found.run) limit 100",
         );
         let sql = match table {
             Stray::Frames => frames,
             Stray::Payloads => payloads,
+            Stray::Facts => facts,
         };
         let found: Vec<Uuid> = sqlx::query_scalar(sql)
             .fetch_all(&mut self.connection)
@@ -577,6 +611,8 @@ pub(crate) enum Stray {
     Frames,
     /// Payloads.
     Payloads,
+    /// What is said of runs.
+    Facts,
 }
 
 fn run(row: &PgRow, column: &str) -> Result<Option<RunId>, sqlx::Error> {
@@ -589,7 +625,7 @@ impl<'a> FrameRow<'a> {
     /// # Errors
     /// It is none.
     pub(crate) fn read(row: &'a [u8]) -> Result<Self, StoreError> {
-        let mut fields = Fields::of(row, 7)?;
+        let mut fields = Fields::of(row, 9)?;
         Ok(Self {
             seq: fields.long()?.ok_or_else(broken_off)?,
             at: fields.micros()?,
@@ -601,6 +637,8 @@ impl<'a> FrameRow<'a> {
                 .ok_or_else(broken_off)?,
             key: fields.text()?,
             bytes: fields.bytes()?,
+            name: fields.optional_text()?,
+            verdict: fields.array()?.map(i16::from_be_bytes),
         })
     }
 }

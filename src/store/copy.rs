@@ -123,6 +123,11 @@ impl<'a> Fields<'a> {
         std::str::from_utf8(self.bytes()?).map_err(|_| broken_off())
     }
 
+    pub(super) fn optional_text(&mut self) -> Result<Option<&'a str>, StoreError> {
+        let text = |field| std::str::from_utf8(field).map_err(|_| broken_off());
+        self.next()?.map(text).transpose()
+    }
+
     pub(super) fn array<const N: usize>(&mut self) -> Result<Option<[u8; N]>, StoreError> {
         let field = self.next()?;
         field

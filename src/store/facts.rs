@@ -1,7 +1,42 @@
 //! Facts of frames and of runs, as columns have them. They follow from the frames (core `facts`).
 
+use super::id::Uuid;
+use super::{StoreError, Tx, contradiction};
 use onrecord_core::facts::{FactField, Verdict};
 use onrecord_core::frame::Kind;
+use onrecord_core::id::RunId;
+
+/// What is known of runs that a seal asks for: of an actor the type, of the others that there is one.
+const ASKED: [FactField; 5] = [
+    FactField::Agent,
+    FactField::Release,
+    FactField::Profile,
+    FactField::Model,
+    FactField::Actor,
+];
+
+/// What frames said of runs, of the fields that a seal asks for.
+pub(crate) async fn asked(
+    tx: &mut Tx,
+    runs: &[&RunId],
+) -> Result<Vec<(RunId, FactField, String)>, StoreError> {
+    let runs: Vec<Uuid> = runs.iter().map(|run| Uuid::from(*run)).collect();
+    let rows: Vec<(Uuid, i16, String)> = sqlx::query_as(
+        "select distinct run, field, case when field = $3 then value else '' end from run_facts
+         where run = any($1) and field = any($2)",
+    )
+    .bind(runs)
+    .bind(ASKED.map(field_no))
+    .bind(field_no(FactField::Actor))
+    .fetch_all(&mut **tx)
+    .await?;
+    let read = |(run, number, value): (Uuid, i16, String)| {
+        let field = ASKED.into_iter().find(|field| field_no(*field) == number);
+        let field = field.ok_or_else(|| contradiction("run_facts", "field", number))?;
+        Ok((run.into(), field, value))
+    };
+    rows.into_iter().map(read).collect()
+}
 
 /// `run_facts.field` of a field. A number that was written once keeps its meaning.
 pub(crate) const fn field_no(field: FactField) -> i16 {
@@ -20,6 +55,7 @@ pub(crate) const fn field_no(field: FactField) -> i16 {
         FactField::Tier => 12,
         FactField::Actor => 13,
         FactField::File => 14,
+        FactField::Missing => 15,
     }
 }
 

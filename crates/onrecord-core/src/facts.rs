@@ -1,6 +1,7 @@
 //! What a frame says that runs and frames are looked for by. A reading above the format: names stand in bodies as
 //! `docs/kinds.md` has them, and a body that says nothing so is none the worse for it.
 
+use crate::coverage::Required;
 use crate::digest::Hash;
 use crate::frame::{ActorType, Kind, PayloadRef};
 use crate::json;
@@ -81,6 +82,9 @@ pub enum FactField {
     Actor,
     /// The path of a file that got a new version.
     File,
+    /// A fact that a record of use should have and a sealed run lacks ([`Known::missing`](crate::coverage::Known::missing)).
+    /// No frame says it: it follows from all of them, and is written with the seal.
+    Missing,
 }
 
 /// Something that is true of a run since one of its frames says so.
@@ -90,6 +94,16 @@ pub struct Fact {
     pub field: FactField,
     /// Its value, as [`value`] makes it.
     pub value: String,
+}
+
+impl Fact {
+    /// What a sealed run lacks.
+    pub fn missing(required: Required) -> Self {
+        Self {
+            field: FactField::Missing,
+            value: required.as_str().to_owned(),
+        }
+    }
 }
 
 /// What a frame says.

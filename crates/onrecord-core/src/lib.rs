@@ -11,6 +11,7 @@ extern crate std;
 pub mod account;
 pub mod bundle;
 pub mod chain;
+pub mod coverage;
 pub mod custody;
 pub mod digest;
 pub mod facts;

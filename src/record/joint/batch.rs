@@ -16,7 +16,7 @@ use crate::store::runs::{NewRun, RunRow, SealedRow};
 use crate::store::tenants::LockedTenant;
 use crate::store::{self, StoreError, Tx};
 use onrecord_core::chain::Chain;
-use onrecord_core::facts::Fact;
+use onrecord_core::facts::{Fact, FactField};
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::statement::{Access, FRAMES_SUBJECT, Predicate, Previous, RunOpen, RunSeal};
 use onrecord_core::timestamp::Timestamp;
@@ -48,6 +48,8 @@ struct Opened {
 /// A run that is sealed.
 struct Sealed {
     closed: Closed,
+    /// What it lacks of what a record of use should have.
+    missing: Vec<Fact>,
     statement: RunSeal,
     index: u64,
 }
@@ -111,6 +113,8 @@ fn opened(outcome: Outcome<Opened>) -> Answer<Opening> {
 struct Found {
     /// Runs that are to be sealed, locked.
     runs: HashMap<RunId, Result<RunRow, StoreError>>,
+    /// What their frames said of them.
+    said: HashMap<RunId, Vec<(FactField, String)>>,
     /// The database's clock behind these locks.
     now: Option<Timestamp>,
     /// Who signs, where somebody ends a run as an agent.
@@ -129,6 +133,7 @@ impl Found {
     async fn read(tx: &mut Tx, tenant: &TenantId, waiting: &Waiting) -> Result<Self, RecordError> {
         let mut found = Self {
             runs: HashMap::new(),
+            said: HashMap::new(),
             now: None,
             agents: AgentKeys::default(),
             settings: Settings::default(),
@@ -141,6 +146,9 @@ impl Found {
         if !runs.is_empty() {
             let (rows, now) = store::runs::lock_many(tx, &runs).await?;
             (found.runs, found.now) = (rows, Some(now));
+            for (run, field, value) in store::facts::asked(tx, &runs).await? {
+                found.said.entry(run).or_default().push((field, value));
+            }
         }
         if sealings.clone().any(|one| one.idle.is_some()) {
             found.settings = settings(tx, tenant).await?;
@@ -265,7 +273,10 @@ impl Batch<'_> {
             hash,
             run: sealing.run.clone(),
         });
+        let said = found.said.get(&sealing.run).into_iter().flatten();
+        let said = said.map(|(field, value)| (*field, value.as_str()));
         Ok(Some(Sealed {
+            missing: closed.missing(said),
             closed,
             statement,
             index,
@@ -331,11 +342,14 @@ async fn write_runs(
         facts,
         key_version: None,
     });
-    // One that had its end already gets no frame.
-    let ended = sealed.filter(|sealed| !sealed.closed.frames.is_empty());
-    let ended: Vec<_> = ended
-        .map(|sealed| (sealed, of_run(&sealed.closed.frames).collect::<Vec<_>>()))
-        .collect();
+    // One that had its end already gets no frame, but what it lacks is said of it.
+    let ended = sealed.map(|sealed| {
+        let facts = of_run(&sealed.closed.frames).chain(&sealed.missing);
+        (sealed, facts.collect::<Vec<_>>())
+    });
+    let ended =
+        ended.filter(|(sealed, facts)| !(sealed.closed.frames.is_empty() && facts.is_empty()));
+    let ended: Vec<_> = ended.collect();
     let ended = ended.iter().map(|(Sealed { closed, .. }, facts)| RunWrite {
         before: closed.before,
         chain: &closed.chain,
