@@ -3,9 +3,9 @@
 //! destroys keys or removes payloads in the store takes the [`Permit`] that only this file makes. Renewing keys erases
 //! nothing and does not ask.
 
-use super::hold::{self, Hold};
 use crate::record::RecordError;
 use crate::store::Tx;
+use crate::store::holds::{self, InTheWay};
 use crate::store::permit::Permit;
 use onrecord_core::id::{RunId, TenantId};
 
@@ -42,7 +42,7 @@ pub(crate) async fn may_erase(
     tenant: &TenantId,
     parts: &[(RunId, i16)],
 ) -> Result<Vec<Verdict>, RecordError> {
-    let known = Known::of(tx, tenant).await?;
+    let known = Known::of(tx, tenant, parts.iter().map(|(run, _)| run.clone())).await?;
     let verdicts = parts.iter().map(|(run, tier)| known.verdict(run, *tier));
     Ok(verdicts.collect())
 }
@@ -56,7 +56,8 @@ pub(crate) async fn may_erase_one(
     tenant: &TenantId,
     (run, tier): (&RunId, i16),
 ) -> Result<Permit, RecordError> {
-    Known::of(tx, tenant).await?.verdict(run, tier).permit()
+    let known = Known::of(tx, tenant, [run.clone()]).await?;
+    known.verdict(run, tier).permit()
 }
 
 /// Decides whether an erasure over many runs may begin. Each of its parts is decided on its own when it is certified, and
@@ -65,33 +66,36 @@ pub(crate) async fn may_erase_one(
 /// # Errors
 /// [`RecordError::Held`]
 pub(crate) async fn may_begin(tx: &mut Tx, tenant: &TenantId) -> Result<(), RecordError> {
-    let known = Known::of(tx, tenant).await?;
-    match known.holds.into_iter().find(|hold| hold.run.is_none()) {
-        Some(hold) => Err(RecordError::Held {
-            matter: hold.matter,
-            hold: Some(hold.index),
-        }),
+    match Known::of(tx, tenant, []).await?.held.tenant {
+        Some((matter, hold)) => Err(RecordError::Held { hold, matter }),
         None => Ok(()),
     }
 }
 
 /// What is known of what has to stay.
 struct Known {
-    holds: Vec<Hold>,
+    held: holds::Held,
 }
 
 impl Known {
-    async fn of(tx: &mut Tx, tenant: &TenantId) -> Result<Self, RecordError> {
-        let holds = hold::in_force(tx, tenant).await?;
-        Ok(Self { holds })
+    async fn of(
+        tx: &mut Tx,
+        tenant: &TenantId,
+        runs: impl IntoIterator<Item = RunId>,
+    ) -> Result<Self, RecordError> {
+        let mut runs = Vec::from_iter(runs);
+        runs.sort_unstable();
+        runs.dedup();
+        let held = holds::over(tx, tenant, &runs).await?;
+        Ok(Self { held })
     }
 
     fn verdict(&self, run: &RunId, tier: i16) -> Verdict {
-        let over = |hold: &&Hold| hold.run.as_ref().is_none_or(|held| held == run);
-        match self.holds.iter().find(over) {
-            Some(hold) => Verdict::Held {
-                matter: hold.matter.clone(),
-                hold: Some(hold.index),
+        let of_run: Option<&InTheWay> = self.held.runs.get(run);
+        match of_run.or(self.held.tenant.as_ref()) {
+            Some((matter, hold)) => Verdict::Held {
+                matter: matter.clone(),
+                hold: *hold,
             },
             None => Verdict::Free(Permit::decided(run.clone(), tier)),
         }

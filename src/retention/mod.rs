@@ -6,5 +6,8 @@
 pub mod certificate;
 pub(crate) mod decide;
 pub mod erasure;
-pub mod hold;
+pub(crate) mod flag;
+pub(crate) mod hold;
+pub(crate) mod order;
+pub(crate) mod release;
 mod work;
