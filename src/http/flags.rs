@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 const BODY_BYTES: usize = 16_384;
-const EXPECTED: &str = "{\"flag\": CODE}, with \"incident\": CODE and \"reason\": CODE if there are";
+const EXPECTED: &str =
+    "{\"flag\": CODE}, with \"incident\": CODE and \"reason\": CODE if there are";
 
 /// A flag to put on a run. All of it stands on the ledger.
 #[derive(Deserialize, ToSchema)]

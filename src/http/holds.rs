@@ -94,7 +94,10 @@ pub(crate) struct HoldBody {
 /// What was set: a hold, or an order of holds.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
-#[expect(dead_code, reason = "it describes answers that are made where they are known")]
+#[expect(
+    dead_code,
+    reason = "it describes answers that are made where they are known"
+)]
 pub(crate) enum SetBody {
     /// Over one run, or over the tenant.
     Hold(HoldBody),

@@ -142,7 +142,10 @@ pub(crate) async fn read_run(
     Authenticated(caller): Authenticated,
     RunPath(run): RunPath,
 ) -> Result<Response, Problem> {
-    let flags = app.recorder.flags(caller.clone(), run.clone(), false).await?;
+    let flags = app
+        .recorder
+        .flags(caller.clone(), run.clone(), false)
+        .await?;
     let (run, frames, count) = app.recorder.run(caller, run).await?;
     let head = etag(&run.head);
     let unknown = (count > 0).then_some(UnknownBody { count, frames });

@@ -76,10 +76,7 @@ impl StandingSettings {
 }
 
 /// A tenant's settings, as a transaction sees them.
-pub(crate) async fn settings(
-    tx: &mut Tx,
-    tenant: &TenantId,
-) -> Result<Settings, RecordError> {
+pub(crate) async fn settings(tx: &mut Tx, tenant: &TenantId) -> Result<Settings, RecordError> {
     let row = store::settings::last(tx, tenant).await?;
     Ok(StandingSettings::of(row, false)?.settings)
 }

@@ -92,9 +92,8 @@ impl Recorder {
                 return Err(RecordError::NoRun(run));
             }
             let mut ending = store::flags::of_run(&mut tx, &run, false).await?;
-            ending.retain(|one| {
-                one.flag == flag && (incident.is_none() || one.incident == incident)
-            });
+            ending
+                .retain(|one| one.flag == flag && (incident.is_none() || one.incident == incident));
             if ending.is_empty() {
                 return Err(RecordError::NoFlag { run, flag });
             }

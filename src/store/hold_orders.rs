@@ -62,9 +62,7 @@ fn read(row: &PgRow) -> Result<OrderRow, StoreError> {
     let subject: Option<Vec<u8>> = row.try_get("subject")?;
     let over = match (filter, subject) {
         (Some(filter), None) => Over::Filter(filter),
-        (None, Some(subject)) => {
-            Over::Subject(subject.try_into().map_err(|_| wrong("subject"))?)
-        }
+        (None, Some(subject)) => Over::Subject(subject.try_into().map_err(|_| wrong("subject"))?),
         _ => return Err(wrong("filter")),
     };
     let time = |column: &str| {
@@ -163,10 +161,12 @@ pub(crate) async fn insert(
 
 /// An order.
 pub(crate) async fn find(tx: &mut Tx, id: &RunId) -> Result<Option<OrderRow>, StoreError> {
-    let row = sqlx::query(sqlx::AssertSqlSafe(format!("{SELECT} where hold_orders.id = $1")))
-        .bind(id.to_string())
-        .fetch_optional(&mut **tx)
-        .await?;
+    let row = sqlx::query(sqlx::AssertSqlSafe(format!(
+        "{SELECT} where hold_orders.id = $1"
+    )))
+    .bind(id.to_string())
+    .fetch_optional(&mut **tx)
+    .await?;
     row.as_ref().map(read).transpose()
 }
 
@@ -243,11 +243,7 @@ pub(crate) async fn progress(tx: &mut Tx, id: &RunId) -> Result<Progress, StoreE
 }
 
 /// Runs of an order that wait for their hold.
-pub(crate) async fn waiting(
-    tx: &mut Tx,
-    id: &RunId,
-    limit: u32,
-) -> Result<Vec<RunId>, StoreError> {
+pub(crate) async fn waiting(tx: &mut Tx, id: &RunId, limit: u32) -> Result<Vec<RunId>, StoreError> {
     let sql =
         "select run from hold_order_runs where hold_order = $1 and state = 0 order by run limit $2";
     some_runs(tx, sql, id, limit).await
@@ -304,12 +300,7 @@ pub(crate) async fn let_go(tx: &mut Tx, id: &RunId, runs: &[RunId]) -> Result<()
     set_state(tx, id, runs, 2).await
 }
 
-async fn set_state(
-    tx: &mut Tx,
-    id: &RunId,
-    runs: &[RunId],
-    state: i16,
-) -> Result<(), StoreError> {
+async fn set_state(tx: &mut Tx, id: &RunId, runs: &[RunId], state: i16) -> Result<(), StoreError> {
     sqlx::query("update hold_order_runs set state = $3 where hold_order = $1 and run = any($2)")
         .bind(id.to_string())
         .bind(runs.iter().map(Uuid::from).collect::<Vec<_>>())

@@ -148,11 +148,13 @@ pub(crate) async fn find(
     tenant: &TenantId,
     index: u64,
 ) -> Result<Option<HoldRow>, StoreError> {
-    let row = sqlx::query(sqlx::AssertSqlSafe(format!("{SELECT} and ledger_index = $2")))
-        .bind(tenant.as_str())
-        .bind(signed(index))
-        .fetch_optional(&mut **tx)
-        .await?;
+    let row = sqlx::query(sqlx::AssertSqlSafe(format!(
+        "{SELECT} and ledger_index = $2"
+    )))
+    .bind(tenant.as_str())
+    .bind(signed(index))
+    .fetch_optional(&mut **tx)
+    .await?;
     row.as_ref().map(read).transpose()
 }
 
@@ -164,10 +166,10 @@ pub(crate) async fn of_tenant(
 ) -> Result<Option<HoldRow>, StoreError> {
     let sql = format!("{SELECT} and matter = $2 and run is null and released_index is null");
     let row = sqlx::query(sqlx::AssertSqlSafe(sql))
-    .bind(tenant.as_str())
-    .bind(matter)
-    .fetch_optional(&mut **tx)
-    .await?;
+        .bind(tenant.as_str())
+        .bind(matter)
+        .fetch_optional(&mut **tx)
+        .await?;
     row.as_ref().map(read).transpose()
 }
 
@@ -180,11 +182,11 @@ pub(crate) async fn of_runs(
 ) -> Result<HashMap<RunId, HoldRow>, StoreError> {
     let sql = format!("{SELECT} and matter = $2 and run = any($3) and released_index is null");
     let rows = sqlx::query(sqlx::AssertSqlSafe(sql))
-    .bind(tenant.as_str())
-    .bind(matter)
-    .bind(runs.iter().map(Uuid::from).collect::<Vec<_>>())
-    .fetch_all(&mut **tx)
-    .await?;
+        .bind(tenant.as_str())
+        .bind(matter)
+        .bind(runs.iter().map(Uuid::from).collect::<Vec<_>>())
+        .fetch_all(&mut **tx)
+        .await?;
     let mut holds = HashMap::new();
     for row in &rows {
         let hold = read(row)?;
@@ -250,16 +252,16 @@ pub(crate) async fn list(
            and ($4::uuid is null or run = $4) and ledger_index > $5 order by ledger_index limit $6"
     );
     let rows = sqlx::query(sqlx::AssertSqlSafe(sql))
-    .bind(tenant.as_str())
-    .bind(filter.ever)
-    .bind(filter.matter.as_deref())
-    .bind(filter.run.as_ref().map(Uuid::from))
-    .bind(filter.after.map_or(-1, signed))
-    .bind(i64::from(limit))
-    // Planned for its values each time, since which index serves depends on them.
-    .persistent(false)
-    .fetch_all(&mut **tx)
-    .await?;
+        .bind(tenant.as_str())
+        .bind(filter.ever)
+        .bind(filter.matter.as_deref())
+        .bind(filter.run.as_ref().map(Uuid::from))
+        .bind(filter.after.map_or(-1, signed))
+        .bind(i64::from(limit))
+        // Planned for its values each time, since which index serves depends on them.
+        .persistent(false)
+        .fetch_all(&mut **tx)
+        .await?;
     rows.iter().map(read).collect()
 }
 

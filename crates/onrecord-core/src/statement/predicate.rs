@@ -702,9 +702,10 @@ impl Predicate {
                 disposal.scope.as_str(),
                 "payloads" | "subject" | "tier" | "tenant"
             ),
-            Self::Hold(hold) => hold.with.as_ref().is_none_or(|with| {
-                hold.action == HoldAction::Released && check_actor(with).is_ok()
-            }),
+            Self::Hold(hold) => hold
+                .with
+                .as_ref()
+                .is_none_or(|with| check_actor(with).is_ok()),
             Self::Flag(_) | Self::Export(_) | Self::Policy(_) => true,
         };
         if fits && self.by().is_none_or(|by| check_actor(by).is_ok()) {
