@@ -568,6 +568,8 @@ impl From<RecordError> for Problem {
             ),
             RecordError::NoTurn { .. } => missing("turn_not_found", "No such turn"),
             RecordError::NoPerson(_) => missing("person_not_found", "No such person"),
+            RecordError::NoQuery(_) => missing("query_not_found", "No such query"),
+            RecordError::NoSavedQuery(_) => missing("saved_query_not_found", "No such saved query"),
             RecordError::NoLog(_) => Self::new(
                 StatusCode::NOT_FOUND,
                 "ledger_not_found",
