@@ -40,6 +40,7 @@ mod pages;
 mod people;
 mod proofs;
 mod queries;
+mod query_command;
 mod reading;
 mod releases;
 mod reports;
