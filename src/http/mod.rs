@@ -22,6 +22,7 @@ mod open_run;
 mod people;
 mod presentation;
 pub mod problem;
+mod queries;
 mod read_frames;
 mod read_payload;
 mod read_run;
@@ -31,6 +32,7 @@ mod releases;
 mod report;
 mod request;
 mod rotations;
+mod saved_queries;
 mod schema;
 mod seal_run;
 mod serve;
@@ -194,6 +196,14 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(log::read_checkpoint))
         .route("/t/{log}/tile/{level}/{*index}", get(log::read_tile))
         .route("/t/{log}/tile/entries/{*index}", get(log::read_entry_tile))
+        .routes(routes!(queries::list_queries))
+        .routes(routes!(queries::forget_query))
+        .routes(routes!(saved_queries::list_saved_queries))
+        .routes(routes!(
+            saved_queries::read_saved_query,
+            saved_queries::save_query,
+            saved_queries::remove_saved_query
+        ))
         .routes(routes!(settings::read_settings, settings::change_settings))
         .routes(routes!(health::live))
         .routes(routes!(health::ready))

@@ -43,6 +43,9 @@ pub struct Problem {
     /// The next count of the key, where a signed frame has another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n: Option<u64>,
+    /// The character of the filter, from 1, that is wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<usize>,
     /// Whether, and after how many seconds, to try again.
     #[serde(skip)]
     pub retry_after_s: Option<u32>,
@@ -70,6 +73,7 @@ impl Problem {
             action: action.to_owned(),
             head: None,
             n: None,
+            at: None,
             retry_after_s: None,
             accept_encoding: None,
         }
@@ -88,13 +92,17 @@ impl Problem {
 
     /// A filter is malformed.
     fn filter(error: &BadFilter) -> Self {
-        Self::new(
+        let problem = Self::new(
             StatusCode::BAD_REQUEST,
             "malformed_filter",
             "The filter is malformed",
             error.to_string(),
             "Correct the filter where the detail says; how one is written stands in docs/queries.md.",
-        )
+        );
+        Self {
+            at: Some(error.at()),
+            ..problem
+        }
     }
 
     /// The request's media type is none that the endpoint takes.
@@ -578,6 +586,8 @@ impl From<RecordError> for Problem {
             ),
             RecordError::NoTurn { .. } => missing("turn_not_found", "No such turn"),
             RecordError::NoPerson(_) => missing("person_not_found", "No such person"),
+            RecordError::NoQuery(_) => missing("query_not_found", "No such query"),
+            RecordError::NoSavedQuery(_) => missing("saved_query_not_found", "No such saved query"),
             RecordError::NoLog(_) => Self::new(
                 StatusCode::NOT_FOUND,
                 "ledger_not_found",

@@ -22,6 +22,13 @@ pub(crate) struct BadFilter {
     detail: String,
 }
 
+impl BadFilter {
+    /// Which character of the text, from 1.
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+}
+
 /// Reads a filter about some fields.
 pub(crate) fn parse(text: &str, fields: &'static [Field]) -> Result<Condition, BadFilter> {
     if text.len() > BYTES {

@@ -24,6 +24,7 @@ mod migrate;
 pub(crate) mod payloads;
 pub(crate) mod people;
 pub(crate) mod permit;
+pub(crate) mod queries;
 pub(crate) mod redaction;
 pub(crate) mod rewinds;
 pub(crate) mod run_heads;

@@ -41,6 +41,8 @@ mod operator;
 mod pages;
 mod people;
 mod proofs;
+mod queries;
+mod query_command;
 mod reading;
 mod releases;
 mod reports;
