@@ -103,7 +103,8 @@ pub(crate) async fn list_runs(
         since: moment("since", query.since.as_deref())?,
         until: moment("until", query.until.as_deref())?,
         prefix,
-        before: query.before,
+        after: None,
+        order: Default::default(),
         limit: limit + 1,
     };
     let mut runs = app.recorder.runs(caller, request).await?;
