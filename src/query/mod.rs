@@ -1,6 +1,16 @@
 //! Questions over many runs: a filter as text becomes a condition that the store answers.
 
 mod filter;
+#[allow(
+    dead_code,
+    reason = "the endpoints that give rows come with the engine"
+)]
+pub(crate) mod format;
+#[allow(
+    dead_code,
+    reason = "the endpoints that give rows come with the engine"
+)]
+pub(crate) mod table;
 
 pub(crate) use filter::{BadFilter, time};
 
