@@ -14,6 +14,7 @@ mod frame_stream;
 mod health;
 mod holds;
 mod ledger;
+mod list_frames;
 mod list_runs;
 mod log;
 mod open_run;
@@ -30,6 +31,7 @@ mod report;
 mod request;
 mod rotations;
 mod schema;
+mod search;
 mod seal_run;
 mod serve;
 mod settings;
@@ -137,6 +139,7 @@ impl Modify for Token {
 fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(open_run::open_run, list_runs::list_runs))
+        .routes(routes!(list_frames::list_frames))
         .routes(routes!(read_run::read_run))
         .routes(routes!(
             append_frames::append_frames,

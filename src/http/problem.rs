@@ -5,7 +5,7 @@ use super::encoding;
 use super::envelope::{span, without_secrets};
 use crate::access::AccessError;
 use crate::anchor::AnchorError;
-use crate::query::BadFilter;
+use crate::query::{BadCursor, BadFilter};
 use crate::record::RecordError;
 use crate::record::intake::{IntakeCode, IntakeError};
 use axum::body::Body;
@@ -94,6 +94,17 @@ impl Problem {
             "The filter is malformed",
             error.to_string(),
             "Correct the filter where the detail says; how one is written stands in docs/queries.md.",
+        )
+    }
+
+    /// A cursor leads nowhere.
+    pub(crate) fn cursor(error: BadCursor) -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "malformed_cursor",
+            "The cursor leads nowhere",
+            error.to_string(),
+            "Send `next` of the page before as it is, with everything else as it was; or begin again without a cursor.",
         )
     }
 
@@ -743,6 +754,13 @@ impl From<RecordError> for Problem {
                 "There is nothing to accept",
                 detail,
                 "Leave it; `GET /v1/ledger/anchors` says how it stands.",
+            ),
+            RecordError::TooSlow => Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "query_too_slow",
+                "The query takes too long",
+                detail,
+                "Ask for less: a bound on the time, or a field that is indexed, as docs/queries.md has them; what few rows are is found only by looking at many otherwise.",
             ),
             RecordError::Store(error) => {
                 database(error.is_storage_full(), error.is_transient(), &error)

@@ -62,6 +62,17 @@ pub struct RunSummary {
     pub sealed: Option<(Timestamp, u64)>,
 }
 
+impl RunSummary {
+    /// open (frames may follow), ended (only the seal may) or sealed.
+    pub fn status(&self) -> &'static str {
+        match (self.sealed, self.ended) {
+            (Some(_), _) => "sealed",
+            (None, true) => "ended",
+            (None, false) => "open",
+        }
+    }
+}
+
 impl From<RunRow> for RunSummary {
     fn from(row: RunRow) -> Self {
         let chain = &row.chain;
@@ -189,6 +200,15 @@ impl Recorder {
         self.join(tenant, reading).await
     }
 
+    /// The MAC of a cursor, under a key of the tenant.
+    pub(crate) async fn cursor_mac(
+        &self,
+        tenant: &TenantId,
+        cursor: &[u8],
+    ) -> Result<[u8; 16], RecordError> {
+        Ok(self.keys(tenant).await?.cursor_mac(cursor)?)
+    }
+
     /// A run and its tool calls of unknown outcome: up to 100 of them, and their number.
     pub async fn run(
         &self,
@@ -240,7 +260,9 @@ impl Recorder {
                 order: request.order,
                 after: request.after.as_ref(),
             };
-            let rows = search::runs::list(&mut tx, &asked, request.limit).await?;
+            let rows = search::runs::list(&mut tx, &asked, request.limit)
+                .await
+                .map_err(RecordError::of_search)?;
             tx.commit().await.map_err(store::StoreError::from)?;
             Ok(rows.into_iter().map(RunSummary::from).collect())
         })

@@ -118,6 +118,11 @@ impl StoreError {
         }
     }
 
+    /// Whether a statement took longer than it may (SQLSTATE 57014).
+    pub(crate) fn is_too_slow(&self) -> bool {
+        matches!(self, Self::Database(sqlx::Error::Database(error)) if error.code().as_deref() == Some("57014"))
+    }
+
     /// The database did not answer in time.
     pub(crate) fn timed_out() -> Self {
         let timed_out = std::io::Error::from(std::io::ErrorKind::TimedOut);

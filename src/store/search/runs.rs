@@ -52,7 +52,7 @@ async fn statement(
         return Ok(None);
     }
     let word = asked.order.word();
-    let mut sql = QueryBuilder::new("select runs.* from (");
+    let mut sql = QueryBuilder::new("select runs.* from (select run from (");
     for (place, path) in paths.iter().enumerate() {
         sql.push(if place == 0 { "(select " } else { " union (select " });
         sql.push(path.driver.run()).push(" as run");
@@ -64,7 +64,7 @@ async fn statement(
         sql.push(" order by ").push(path.driver.run()).push(word);
         sql.push(" limit ").push_bind(i64::from(limit)).push(")");
     }
-    sql.push(" order by run").push(word);
+    sql.push(") as branches order by run").push(word);
     sql.push(" limit ").push_bind(i64::from(limit));
     sql.push(") as found cross join lateral (select * from runs where runs.run = found.run offset 0) runs order by found.run");
     sql.push(word);
