@@ -72,9 +72,14 @@ pub(crate) async fn list_frames(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     caller.needs(&READERS)?;
-    let search = asked.search(Resource::Frames)?;
-    search::answer(&app, caller, search, asked, &headers, |page, next| {
-        search::rows(Resource::Frames, &page, next.as_deref())
+    let resource = Resource::Frames;
+    let request = search::Request {
+        resource,
+        list: None,
+        headers: &headers,
+    };
+    search::answer(&app, caller, request, asked, |page, next| {
+        search::rows(resource, &page, next.as_deref())
     })
     .await
 }

@@ -40,6 +40,8 @@ pub(crate) struct RunsQuery {
     until: Option<String>,
     /// Only runs that this is true of, such as `agent = "coder" and outcome != "completed"`: docs/queries.md.
     filter: Option<String>,
+    /// The filter that is kept under a name, in the place of one.
+    saved: Option<String>,
     /// Only runs whose id begins so.
     prefix: Option<String>,
     /// `desc` (the default), the newest first, or `asc`.
@@ -78,25 +80,31 @@ pub(crate) async fn list_runs(
 ) -> Result<Response, Problem> {
     let list = list(&query)?;
     let beside = [
-        &query.agent,
-        &query.status,
-        &query.outcome,
-        &query.since,
-        &query.until,
-        &query.prefix,
+        ("agent", query.agent),
+        ("status", query.status),
+        ("outcome", query.outcome),
+        ("since", query.since),
+        ("until", query.until),
+        ("prefix", query.prefix),
     ];
-    let beside = beside.map(|text| text.clone().unwrap_or_default());
+    let beside = beside
+        .into_iter()
+        .filter_map(|(name, text)| Some((name, text?)));
+    let request = search::Request {
+        resource: Resource::Runs,
+        list: Some((list, beside.collect())),
+        headers: &headers,
+    };
     let asked = Asked {
         filter: query.filter,
+        saved: query.saved,
         order: query.order,
         cursor: query.cursor,
         limit: query.limit,
         format: query.format,
         purpose: query.purpose,
     };
-    let search = asked.search(Resource::Runs)?;
-    let search = search.narrowed(list, beside.to_vec());
-    search::answer(&app, caller, search, asked, &headers, page).await
+    search::answer(&app, caller, request, asked, page).await
 }
 
 /// What lists of runs take beside the filter.
@@ -146,7 +154,7 @@ fn page(page: Page, next: Option<String>) -> Result<Vec<u8>, Problem> {
     let runs = match page.rows {
         Rows::Runs(runs) => runs,
         // The page is one of runs.
-        Rows::Frames(_) => Vec::new(),
+        Rows::Frames(_) | Rows::PayloadRecords(_) => Vec::new(),
     };
     let runs = runs.into_iter().map(|run| RunBody::new(run, None));
     let body = RunsBody {

@@ -97,6 +97,16 @@ impl Problem {
         )
     }
 
+    /// A query came without its purpose.
+    pub(crate) fn purpose_of_query() -> Self {
+        let problem = Self::purpose_required();
+        Self {
+            detail: "what is asked over many runs is answered for a stated purpose only, which stands on the ledger".to_owned(),
+            action: "Say why in the header `Purpose`, or in `purpose` of the query.".to_owned(),
+            ..problem
+        }
+    }
+
     /// A cursor leads nowhere.
     pub(crate) fn cursor(error: BadCursor) -> Self {
         Self::new(
@@ -579,6 +589,8 @@ impl From<RecordError> for Problem {
             ),
             RecordError::NoTurn { .. } => missing("turn_not_found", "No such turn"),
             RecordError::NoPerson(_) => missing("person_not_found", "No such person"),
+            RecordError::NoQuery(_) => missing("query_not_found", "No such query"),
+            RecordError::NoSavedQuery(_) => missing("saved_query_not_found", "No such saved query"),
             RecordError::NoLog(_) => Self::new(
                 StatusCode::NOT_FOUND,
                 "ledger_not_found",

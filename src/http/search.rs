@@ -6,15 +6,18 @@
 use super::App;
 use super::problem::Problem;
 use super::request::purpose;
-use crate::access::{self, AccessError, Caller};
+use crate::access::{self, AccessError, Caller, READERS};
 use crate::query::format::{self, Format, Writer};
 use crate::query::{Key, Order, Page, Resource, Search};
+use crate::record::query::Question;
+use crate::record::read::ListRequest;
 use crate::record::{RecordError, Recorder, offload};
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -30,6 +33,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Asked {
     /// Only what this is true of: docs/queries.md. By default everything.
     pub(super) filter: Option<String>,
+    /// The filter that is kept under a name, in the place of one.
+    pub(super) saved: Option<String>,
     /// `desc` (the default), the newest first, or `asc`.
     pub(super) order: Option<String>,
     /// `next` of the page before, with all else as it was.
@@ -42,20 +47,15 @@ pub(crate) struct Asked {
     pub(super) purpose: Option<String>,
 }
 
-impl Asked {
-    /// The query of a resource.
-    ///
-    /// # Errors
-    /// The filter or the order is malformed.
-    pub(super) fn search(&self, resource: Resource) -> Result<Search, Problem> {
-        let order = match self.order.as_deref() {
-            None | Some("desc") => Order::Descending,
-            Some("asc") => Order::Ascending,
-            Some(_) => return Err(Problem::parameter("order", "desc or asc")),
-        };
-        Ok(Search::new(resource, self.filter.as_deref(), order)?)
-    }
+/// What a query is about, and what came beside [`Asked`].
+pub(super) struct Request<'a> {
+    pub(super) resource: Resource,
+    /// What lists of runs take beside a filter, and that as text.
+    pub(super) list: Option<(ListRequest, BTreeMap<&'static str, String>)>,
+    pub(super) headers: &'a HeaderMap,
+}
 
+impl Asked {
     fn limit(&self) -> Result<u32, Problem> {
         let limit = self.limit.unwrap_or(50);
         if !(1..=500).contains(&limit) {
@@ -64,59 +64,110 @@ impl Asked {
         Ok(limit)
     }
 
-    fn format(&self) -> Result<Option<Format>, Problem> {
-        match self.format.as_deref() {
-            None | Some("json") => Ok(None),
-            Some(name) => name
-                .parse()
-                .map(Some)
-                .map_err(|()| Problem::parameter("format", "json, ndjson, csv or parquet")),
+    fn order(&self) -> Result<Order, Problem> {
+        match self.order.as_deref() {
+            None | Some("desc") => Ok(Order::Descending),
+            Some("asc") => Ok(Order::Ascending),
+            Some(_) => Err(Problem::parameter("order", "desc or asc")),
         }
     }
+}
+
+/// `None` for JSON.
+pub(super) fn format(name: Option<&str>) -> Result<Option<Format>, Problem> {
+    match name {
+        None | Some("json") => Ok(None),
+        Some(name) => name
+            .parse()
+            .map(Some)
+            .map_err(|()| Problem::parameter("format", "json, ndjson, csv or parquet")),
+    }
+}
+
+/// The filter of a query, as it was written or as it is kept under a name.
+pub(super) async fn filter(
+    app: &App,
+    caller: &Caller,
+    resource: Resource,
+    (filter, saved): (Option<String>, Option<String>),
+) -> Result<Option<String>, Problem> {
+    let Some(name) = saved else {
+        return Ok(filter);
+    };
+    if filter.is_some() {
+        return Err(Problem::parameter("saved", "no `filter` beside it"));
+    }
+    caller.needs(&READERS)?;
+    let row = app.recorder.saved_query(caller.clone(), name).await?;
+    if row.resource != resource.as_str() {
+        let expected = format!("the name of a filter of {}", resource.as_str());
+        return Err(Problem::parameter("saved", &expected));
+    }
+    Ok(Some(row.filter))
 }
 
 /// Answers a query: a page, which `page` writes, or a file.
 pub(super) async fn answer(
     app: &App,
     caller: Caller,
-    search: Search,
+    request: Request<'_>,
     asked: Asked,
-    headers: &HeaderMap,
     page: impl FnOnce(Page, Option<String>) -> Result<Vec<u8>, Problem>,
 ) -> Result<Response, Problem> {
-    let (limit, format) = (asked.limit()?, asked.format()?);
+    let (limit, order) = (asked.limit()?, asked.order()?);
+    let format = format(asked.format.as_deref())?;
     if format.is_some() && (asked.cursor.is_some() || asked.limit.is_some()) {
         return Err(Problem::parameter(
             "format",
             "json where there is a cursor or a limit: a file has all that there is",
         ));
     }
-    let recorder = &app.recorder;
-    let purpose = purpose(headers, asked.purpose)?;
+    let (resource, recorder) = (request.resource, &app.recorder);
+    let named = (asked.filter, asked.saved.clone());
+    let filter = filter(app, &caller, resource, named).await?;
+    let mut search = Search::new(resource, filter.as_deref(), order)?;
+    let mut more = BTreeMap::new();
+    if let Some((list, beside)) = request.list {
+        search = search.narrowed(list, &beside);
+        more = beside;
+    }
+    let purpose = purpose(request.headers, asked.purpose)?;
     let after = match &asked.cursor {
         // Whoever has it got the page before, for which the query was entered.
         Some(cursor) => {
             let after = search.after(recorder, &caller, cursor).await?;
             Some(after.map_err(Problem::cursor)?)
         }
-        None => {
-            let is_list = search.resource() == Resource::Runs
-                && asked.filter.is_none()
-                && format.is_none();
-            if !is_list {
-                purpose.ok_or_else(Problem::purpose_required)?;
-            }
-            None
-        }
+        None => None,
     };
-    let Some(format) = format else {
-        let found = search.page(recorder, &caller, after, limit).await?;
-        let next = search.next(recorder, &caller, &found).await?;
-        let body = page(found, next)?;
-        return Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response());
-    };
-    file(app, caller, search, format).await
+    let is_list = resource == Resource::Runs && filter.is_none() && format.is_none();
+    if after.is_none() && !is_list {
+        let purpose = purpose.ok_or_else(Problem::purpose_of_query)?;
+        let question = Question {
+            resource: resource.as_str(),
+            filter,
+            saved: asked.saved,
+            format: Some(format.map_or("json", Format::extension)),
+            order: asked.order.is_some().then_some(order.as_str()),
+            limit: asked.limit.map(u64::from),
+            more,
+            ..Question::default()
+        };
+        recorder.enter_query(&caller, &purpose, &question).await?;
+    }
+    if let Some(format) = format {
+        return file(app, caller, search, format).await;
+    }
+    let found = search.page(recorder, &caller, after, limit).await?;
+    let next = search.next(recorder, &caller, &found).await?;
+    Ok((PAGE, page(found, next)?).into_response())
 }
+
+/// What a page says of itself: it may name people.
+pub(super) const PAGE: [(header::HeaderName, &str); 2] = [
+    (header::CONTENT_TYPE, "application/json"),
+    (header::CACHE_CONTROL, "no-store"),
+];
 
 /// A page of rows as they are, and nothing more.
 pub(super) fn rows(
@@ -124,7 +175,7 @@ pub(super) fn rows(
     page: &Page,
     next: Option<&str>,
 ) -> Result<Vec<u8>, Problem> {
-    let page = format::json::page(resource.name(), resource.columns(), &page.rows.cells(), next);
+    let page = format::json::page(resource.member(), resource.columns(), &page.rows.cells(), next);
     page.map_err(|_| Problem::internal())
 }
 
@@ -142,7 +193,7 @@ async fn file(
     let writer = Writer::new(format, columns).map_err(|_| Problem::internal())?;
     let name = format!(
         "attachment; filename=\"{}.{}\"",
-        search.resource().name(),
+        search.resource().as_str(),
         format.extension()
     );
     let (sink, pieces) = mpsc::channel(1);

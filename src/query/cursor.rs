@@ -5,6 +5,7 @@
 
 use crate::record::{RecordError, Recorder};
 use crate::store::search::frames::FrameKey;
+use crate::store::search::payloads::PayloadKey;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use onrecord_core::id::{RunId, TenantId};
@@ -30,34 +31,82 @@ pub(crate) enum BadCursor {
 pub(crate) enum Key {
     Run(RunId),
     Frame(FrameKey),
+    Payload(PayloadKey),
 }
 
 impl Key {
+    pub(super) fn run(self) -> Option<RunId> {
+        match self {
+            Self::Run(run) => Some(run),
+            _ => None,
+        }
+    }
+
+    pub(super) fn frame(self) -> Option<FrameKey> {
+        match self {
+            Self::Frame(key) => Some(key),
+            _ => None,
+        }
+    }
+
+    pub(super) fn payload(self) -> Option<PayloadKey> {
+        match self {
+            Self::Payload(key) => Some(key),
+            _ => None,
+        }
+    }
+
+    /// A letter for what it is of, and its parts.
     fn to_bytes(&self) -> Vec<u8> {
         match self {
-            Self::Run(run) => run.to_bits().to_be_bytes().to_vec(),
+            Self::Run(run) => [&b"r"[..], &run.to_bits().to_be_bytes()].concat(),
             Self::Frame(FrameKey { at, run, seq }) => [
-                &at.micros().to_be_bytes()[..],
+                &b"f"[..],
+                &at.micros().to_be_bytes(),
                 &run.to_bits().to_be_bytes(),
                 &seq.to_be_bytes(),
+            ]
+            .concat(),
+            Self::Payload(PayloadKey { run, seq, place }) => [
+                &b"p"[..],
+                &run.to_bits().to_be_bytes(),
+                &seq.to_be_bytes(),
+                &place.to_be_bytes(),
             ]
             .concat(),
         }
     }
 
-    /// The key that bytes are; its length tells of what.
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        if let Ok(run) = bytes.try_into() {
-            return Some(Self::Run(RunId::from_bits(u128::from_be_bytes(run))));
-        }
-        let (at, rest) = bytes.split_first_chunk::<8>()?;
-        let (run, seq) = rest.split_first_chunk::<16>()?;
-        Some(Self::Frame(FrameKey {
-            at: Timestamp::from_micros(i64::from_be_bytes(*at))?,
-            run: RunId::from_bits(u128::from_be_bytes(*run)),
-            seq: u64::from_be_bytes(seq.try_into().ok()?),
-        }))
+        let (letter, mut rest) = bytes.split_first()?;
+        let key = match letter {
+            b'r' => Self::Run(run(&mut rest)?),
+            b'f' => Self::Frame(FrameKey {
+                at: Timestamp::from_micros(number(&mut rest)?.cast_signed())?,
+                run: run(&mut rest)?,
+                seq: number(&mut rest)?,
+            }),
+            b'p' => Self::Payload(PayloadKey {
+                run: run(&mut rest)?,
+                seq: number(&mut rest)?,
+                place: number(&mut rest)?,
+            }),
+            _ => return None,
+        };
+        rest.is_empty().then_some(key)
     }
+}
+
+fn run(rest: &mut &[u8]) -> Option<RunId> {
+    let (run, left) = rest.split_first_chunk::<16>()?;
+    *rest = left;
+    Some(RunId::from_bits(u128::from_be_bytes(*run)))
+}
+
+fn number(rest: &mut &[u8]) -> Option<u64> {
+    let (number, left) = rest.split_first_chunk::<8>()?;
+    *rest = left;
+    Some(u64::from_be_bytes(*number))
 }
 
 /// The cursor of a page's last row. `query` is a digest of all that the following page has to be asked for with.

@@ -84,6 +84,12 @@ pub enum RecordError {
     /// Nobody has such a pseudonym.
     #[error("{0} stands for nobody, or for somebody who is forgotten")]
     NoPerson(String),
+    /// No question that was entered there, or one whose text was removed.
+    #[error("there is no query at index {0} of the ledger, or what it asked is forgotten")]
+    NoQuery(u64),
+    /// No filter is kept under that name.
+    #[error("no query is saved as {0}")]
+    NoSavedQuery(String),
     /// No such ledger.
     #[error("there is no ledger {0}")]
     NoLog(String),

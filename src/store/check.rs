@@ -24,8 +24,8 @@ const GUARDED: [&str; 14] = [
     "rewinds",
     "accepted_rewinds",
 ];
-/// Another table that the server may add to and no more: its rows go when they are erased, by a role of its own.
-const PAYLOADS: &str = "payloads";
+/// Other tables that the server may add to and no more: their rows go when they are erased, by a role of its own.
+const ERASABLE: [&str; 2] = ["payloads", "queries"];
 /// Tables that a process reads of all tenants at once.
 const OF_ALL_TENANTS: [&str; 2] = ["rewinds", "accepted_rewinds"];
 
@@ -203,8 +203,12 @@ async fn unprotected_tables(
     has_role: bool,
 ) -> Result<Vec<String>, StoreError> {
     let mut append_only = GUARDED.to_vec();
-    append_only.push(PAYLOADS);
-    let mut of_one_tenant = [&append_only[..], &["runs", "run_heads", "people"]].concat();
+    append_only.extend(ERASABLE);
+    let mut of_one_tenant = [
+        &append_only[..],
+        &["runs", "run_heads", "people", "saved_queries"],
+    ]
+    .concat();
     of_one_tenant.retain(|name| !OF_ALL_TENANTS.contains(name));
     let mut found: Vec<String> = sqlx::query_scalar(
         "select 'table ' || name || ' has no row security' from unnest($1::text[]) as name

@@ -18,6 +18,7 @@ pub(crate) mod ledger;
 mod migrate;
 pub(crate) mod payloads;
 pub(crate) mod people;
+pub(crate) mod queries;
 pub(crate) mod redaction;
 pub(crate) mod rewinds;
 pub(crate) mod run_heads;

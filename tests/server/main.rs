@@ -39,6 +39,7 @@ mod operator;
 mod pages;
 mod people;
 mod proofs;
+mod queries;
 mod reading;
 mod releases;
 mod reports;

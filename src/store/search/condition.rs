@@ -54,6 +54,9 @@ pub(super) struct Scope<'a> {
     pub(super) tenant: &'a str,
     /// The expression of the run's id.
     pub(super) run: &'static str,
+    /// Whether each row is looked at by itself, so that a page of them costs what the page has; else the planner may join
+    /// all of them at once.
+    pub(super) each: bool,
 }
 
 impl Condition {
@@ -65,17 +68,6 @@ impl Condition {
     /// No row is so.
     pub(super) fn never() -> Self {
         Self::Any(Vec::new())
-    }
-
-    /// Both.
-    pub(crate) fn and(self, other: Self) -> Self {
-        match self {
-            Self::All(mut all) => {
-                all.push(other);
-                Self::All(all)
-            }
-            one => Self::All(vec![one, other]),
-        }
     }
 
     /// Whether any test in it is of such a field.
@@ -217,15 +209,22 @@ fn said_any(
     fact: FactField,
     values: &[Value],
 ) {
-    sql.push("exists (select from run_facts where tenant = ");
-    sql.push_bind(scope.tenant.to_owned()).push(" and field = ");
-    sql.push_bind(field_no(fact));
+    if scope.each {
+        sql.push("exists (select from run_facts where tenant = ");
+        sql.push_bind(scope.tenant.to_owned()).push(" and field = ");
+        sql.push_bind(field_no(fact));
+    } else {
+        listed(sql, scope, fact);
+    }
     let values: Vec<String> = values.iter().map(Value::as_fact).collect();
     match &values[..] {
         [one] => sql.push(" and value = ").push_bind(one.clone()),
         _ => sql.push(" and value = any(").push_bind(values).push(")"),
     };
-    sql.push(" and run = ").push(scope.run).push(" offset 0)");
+    if scope.each {
+        sql.push(" and run = ").push(scope.run).push(" offset 0");
+    }
+    sql.push(")");
 }
 
 /// `run in (select …`: the runs that say anything of a field, which are listed once and not looked for row by row, since

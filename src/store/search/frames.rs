@@ -10,7 +10,7 @@ use super::driver::{Bounds, Driver, choose};
 use super::field::{FRAME_AT, LAST_AT, NAME, OPENED_AT, SEALED_AT, VERDICT_NO};
 use super::kinds::{kind_no, of_any_kind, of_kind};
 use super::resolve::resolved;
-use super::{Order, row_by_row};
+use super::{Order, of_runs, row_by_row};
 use crate::store::facts::KINDS;
 use crate::store::id::Uuid;
 use crate::store::time::Time;
@@ -21,7 +21,6 @@ use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::timestamp::Timestamp;
 use sqlx::postgres::PgRow;
 use sqlx::{Postgres, QueryBuilder, Row as _};
-use std::collections::HashMap;
 
 /// Frames up to which all of some runs are read and sorted.
 const SORTED: i64 = 20_000;
@@ -92,7 +91,7 @@ pub(crate) async fn list(
 
 /// One way to frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Way {
+pub(super) struct Way {
     by: By,
     rest: Condition,
 }
@@ -105,6 +104,35 @@ enum By {
     Run(RunId),
     /// All frames of a few runs, sorted.
     Runs(Driver),
+    /// Rows that are no frames.
+    Other,
+}
+
+/// The ways to the frames of a condition, none of which leads where another one does.
+pub(super) async fn ways_to_count(
+    tx: &mut Tx,
+    scope: Scope<'_>,
+    condition: &Condition,
+) -> Result<Vec<Way>, StoreError> {
+    if let [branch] = &branches(condition)[..] {
+        let rest = of_any_kind(condition);
+        if let Some(run) = only_run(branch) {
+            let by = By::Run(run);
+            return Ok(vec![Way { by, rest }]);
+        }
+        if let Some(driver) = few_runs(tx, scope, branch).await? {
+            let by = By::Runs(driver);
+            return Ok(vec![Way { by, rest }]);
+        }
+    }
+    let mut branched = by_kinds(condition, false);
+    for way in &mut branched {
+        if let [branch] = &branches(&way.rest)[..] {
+            let implied = implied(branch);
+            way.rest = Condition::All([branch.clone(), implied].concat());
+        }
+    }
+    Ok(branched)
 }
 
 /// The ways to the frames of a condition, which together lead to all of them.
@@ -112,6 +140,7 @@ async fn ways(tx: &mut Tx, asked: &Frames<'_>) -> Result<Vec<Way>, StoreError> {
     let scope = Scope {
         tenant: asked.tenant.as_str(),
         run: "f.run",
+        each: true,
     };
     let condition = resolved(tx, scope, asked.condition).await?;
     let mut ways: Vec<Way> = Vec::new();
@@ -161,6 +190,53 @@ fn by_kinds(condition: &Condition, branched: bool) -> Vec<Way> {
 }
 
 impl Way {
+    /// All rows of another sort.
+    pub(super) fn all(rest: Condition) -> Self {
+        let by = By::Other;
+        Self { by, rest }
+    }
+
+    /// The kind of all frames that it leads to.
+    pub(super) fn kind(&self) -> Option<Kind> {
+        match self.by {
+            By::Kind(kind) => Some(kind),
+            _ => None,
+        }
+    }
+
+    /// What is still asked of them.
+    pub(super) fn rest(&self) -> &Condition {
+        &self.rest
+    }
+
+    /// Adds ` from … f`.
+    pub(super) fn push_from(&self, sql: &mut QueryBuilder<Postgres>, tenant: &str) {
+        let By::Runs(driver) = &self.by else {
+            sql.push(" from frames f");
+            return;
+        };
+        sql.push(" from (select ").push(driver.run()).push(" as run");
+        driver.push(sql, tenant, false);
+        sql.push(") d cross join lateral (select * from frames where frames.run = d.run offset 0) f");
+    }
+
+    /// Adds ` where …`, without what is still asked.
+    pub(super) fn push_where(&self, sql: &mut QueryBuilder<Postgres>, tenant: &str) {
+        match &self.by {
+            By::Kind(kind) => {
+                sql.push(" where f.tenant = ").push_bind(tenant.to_owned());
+                // Not an argument: parts of an index are for one kind.
+                sql.push(format!(" and f.kind_no = {}", kind_no(*kind)));
+            }
+            By::Run(run) => {
+                sql.push(" where f.run = ").push_bind(Uuid::from(run));
+            }
+            By::Runs(_) | By::Other => {
+                sql.push(" where true");
+            }
+        }
+    }
+
     /// What an index finds comes first, then frames that there are many of: a page is full the sooner.
     fn rank(&self) -> usize {
         let Self {
@@ -255,29 +331,17 @@ fn statement(
     let scope = Scope {
         tenant,
         run: "f.run",
+        each: true,
     };
+    let with_run = way.rest.needs_run();
     let mut sql = QueryBuilder::new(
         "select f.run, f.seq, f.at, f.kind_no, f.turn, f.answers, f.key, f.name, f.verdict",
     );
-    let with_run = way.rest.needs_run();
-    let of_run = " cross join lateral (select * from runs where runs.run = f.run offset 0) r";
-    match &way.by {
-        By::Kind(kind) => {
-            sql.push(" from frames f").push(if with_run { of_run } else { "" });
-            sql.push(" where f.tenant = ").push_bind(tenant.to_owned());
-            // Not an argument: parts of an index are for one kind.
-            sql.push(format!(" and f.kind_no = {}", kind_no(*kind)));
-        }
-        By::Run(run) => {
-            sql.push(" from frames f").push(if with_run { of_run } else { "" });
-            sql.push(" where f.run = ").push_bind(Uuid::from(run));
-        }
-        By::Runs(driver) => {
-            sql.push(" from (select r.*");
-            driver.push(&mut sql, tenant, true);
-            sql.push(") r cross join lateral (select * from frames where frames.run = r.run offset 0) f where true");
-        }
+    way.push_from(&mut sql, tenant);
+    if with_run {
+        sql.push(" cross join lateral (select * from runs where runs.run = f.run offset 0) r");
     }
+    way.push_where(&mut sql, tenant);
     if way.rest != Condition::always() {
         sql.push(" and ");
         way.rest.push(&mut sql, scope);
@@ -352,23 +416,11 @@ fn read(row: &PgRow) -> Result<FrameRow, StoreError> {
 
 /// The rows with the numbers and agents of their runs.
 async fn with_runs(tx: &mut Tx, mut rows: Vec<FrameRow>) -> Result<Vec<FrameRow>, StoreError> {
-    let mut runs: Vec<Uuid> = rows.iter().map(|row| Uuid::from(&row.key.run)).collect();
-    runs.sort_unstable();
-    runs.dedup();
-    let found = sqlx::query("select run, run_no, agent from runs where run = any($1)")
-        .bind(runs)
-        .fetch_all(&mut **tx)
-        .await?;
-    let mut runs: HashMap<RunId, (u64, Option<String>)> = HashMap::new();
-    for row in &found {
-        let number = unsigned(row.try_get("run_no")?, "runs", "run_no")?;
-        let run = row.try_get::<Uuid, _>("run")?.into();
-        runs.insert(run, (number, row.try_get("agent")?));
-    }
+    let runs = rows.iter().map(|row| Uuid::from(&row.key.run)).collect();
+    let runs = of_runs(tx, runs).await?;
     for row in &mut rows {
-        let run = runs
-            .get(&row.key.run)
-            .ok_or_else(|| contradiction("frames", "run", &row.key.run))?;
+        let run = runs.get(&row.key.run);
+        let run = run.ok_or_else(|| contradiction("frames", "run", &row.key.run))?;
         (row.run_no, row.agent) = run.clone();
     }
     Ok(rows)

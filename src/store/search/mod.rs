@@ -7,19 +7,27 @@
 
 mod branch;
 pub(crate) mod condition;
+pub(crate) mod counts;
 mod driver;
 pub(crate) mod field;
 pub(crate) mod frames;
 mod kinds;
+pub(crate) mod payloads;
 mod resolve;
 pub(crate) mod runs;
 
 pub(crate) use driver::{Bounds, OPENING_MICROS};
 
-use super::{StoreError, Tx};
+use super::id::Uuid;
+use super::{StoreError, Tx, unsigned};
+use onrecord_core::id::RunId;
+use sqlx::Row as _;
+use std::collections::HashMap;
 
 /// Seconds that a statement of a search may take.
 pub(crate) const SECONDS: u32 = 5;
+/// Seconds that one may take that counts.
+pub(crate) const SECONDS_OF_COUNTS: u32 = 15;
 
 /// In which order rows come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,6 +40,11 @@ pub(crate) enum Order {
 }
 
 impl Order {
+    /// `desc` or `asc`.
+    pub(crate) fn as_str(self) -> &'static str {
+        self.word().trim_start()
+    }
+
     /// The word of SQL.
     fn word(self) -> &'static str {
         match self {
@@ -63,4 +76,23 @@ async fn row_by_row(tx: &mut Tx) -> Result<(), StoreError> {
     .execute(&mut **tx)
     .await?;
     Ok(())
+}
+
+/// The numbers and agents of runs.
+async fn of_runs(
+    tx: &mut Tx,
+    mut runs: Vec<Uuid>,
+) -> Result<HashMap<RunId, (u64, Option<String>)>, StoreError> {
+    runs.sort_unstable();
+    runs.dedup();
+    let rows = sqlx::query("select run, run_no, agent from runs where run = any($1)")
+        .bind(runs)
+        .fetch_all(&mut **tx)
+        .await?;
+    let of_run = |row: &sqlx::postgres::PgRow| {
+        let number = unsigned(row.try_get("run_no")?, "runs", "run_no")?;
+        let run = row.try_get::<Uuid, _>("run")?.into();
+        Ok((run, (number, row.try_get("agent")?)))
+    };
+    rows.iter().map(of_run).collect()
 }

@@ -45,6 +45,7 @@ async fn statement(
     let scope = Scope {
         tenant: asked.tenant.as_str(),
         run: "r.run",
+        each: true,
     };
     let condition = resolved(tx, scope, asked.condition).await?;
     let paths = paths(tx, scope, &condition, asked.bounds).await?;
@@ -87,7 +88,7 @@ impl Path {
         if self.rest != Condition::always() {
             let run = self.driver.run();
             sql.push(" and ");
-            self.rest.push(sql, Scope { tenant, run });
+            self.rest.push(sql, Scope { tenant, run, each: true });
         }
     }
 }
