@@ -16,6 +16,9 @@ mod health;
 mod hold_orders;
 mod holds;
 mod ledger;
+mod counts;
+mod list_frames;
+mod list_payload_records;
 mod list_runs;
 mod log;
 mod open_run;
@@ -34,6 +37,7 @@ mod request;
 mod rotations;
 mod saved_queries;
 mod schema;
+mod search;
 mod seal_run;
 mod serve;
 mod settings;
@@ -141,6 +145,11 @@ impl Modify for Token {
 fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(open_run::open_run, list_runs::list_runs))
+        .routes(routes!(list_frames::list_frames))
+        .routes(routes!(list_payload_records::list_payload_records))
+        .routes(routes!(counts::count_runs))
+        .routes(routes!(counts::count_frames))
+        .routes(routes!(counts::count_payload_records))
         .routes(routes!(read_run::read_run))
         .routes(routes!(
             append_frames::append_frames,

@@ -1,5 +1,7 @@
 //! What queries are about.
 
+use super::filter::Fields;
+use crate::store::search::field::{FRAME_FIELDS, PAYLOAD_FIELDS, RUN_FIELDS};
 use std::str::FromStr;
 
 /// What is asked for.
@@ -25,7 +27,20 @@ impl Resource {
             Self::PayloadRecords => "payload-records",
         }
     }
+
+    /// What filters of it may be about.
+    pub(super) fn fields(self) -> Fields {
+        match self {
+            Self::Runs => OF_RUNS,
+            Self::Frames => OF_FRAMES,
+            Self::PayloadRecords => OF_PAYLOAD_RECORDS,
+        }
+    }
 }
+
+static OF_RUNS: Fields = &[("", RUN_FIELDS)];
+static OF_FRAMES: Fields = &[("", FRAME_FIELDS), ("run.", RUN_FIELDS)];
+static OF_PAYLOAD_RECORDS: Fields = &[("", PAYLOAD_FIELDS), ("run.", RUN_FIELDS)];
 
 impl FromStr for Resource {
     type Err = ();
