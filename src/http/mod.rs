@@ -28,6 +28,7 @@ mod redaction;
 mod releases;
 mod report;
 mod request;
+mod retention;
 mod rotations;
 mod schema;
 mod seal_run;
@@ -161,6 +162,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(erasures::read_erasure))
         .routes(routes!(erasures::read_certificate))
         .routes(routes!(erasures::read_entries))
+        .routes(routes!(retention::read_policy, retention::change_policy))
+        .routes(routes!(retention::list_presets))
         .routes(routes!(tokens::create_token, tokens::list_tokens))
         .routes(routes!(tokens::read_token, tokens::revoke_token))
         .routes(routes!(tenants::create_tenant))

@@ -68,6 +68,29 @@ pub enum RecordError {
         /// What it is for.
         matter: String,
     },
+    /// Something of it has to be kept for longer.
+    #[error("{} of run {run} is kept until {until} under {schedule}", .tier.map_or_else(|| "what is asked for".to_owned(), |tier| format!("tier {tier}")))]
+    Floor {
+        /// The run.
+        run: RunId,
+        /// The tier, where it is of one.
+        tier: Option<u8>,
+        /// Until when, in words.
+        until: String,
+        /// `SCHEDULE@VERSION`.
+        schedule: String,
+    },
+    /// A document that is no retention policy.
+    #[error("{detail}")]
+    BadPolicy {
+        /// Where in the document.
+        pointer: String,
+        /// What is wrong there.
+        detail: String,
+    },
+    /// The tenant's retention policy has no such version.
+    #[error("there is no version {0} of the retention policy")]
+    NoPolicy(u64),
     /// No such erasure in the tenant.
     #[error("there is no erasure {0}")]
     NoErasure(RunId),

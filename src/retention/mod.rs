@@ -6,4 +6,8 @@
 pub mod certificate;
 pub mod erasure;
 pub mod hold;
+pub mod policies;
+pub mod policy;
+pub mod presets;
+pub(crate) mod term;
 mod work;

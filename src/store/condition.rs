@@ -86,6 +86,21 @@ pub(crate) const RUN_FIELDS: &[Field] = &[
     field("sealed_at", FieldType::Time, "sealed_at"),
 ];
 
+/// Fields of runs that rules of retention may ask for. They are compared in memory, with what was read of the run.
+pub(crate) const RULE_FIELDS: &[Field] = &[
+    field("agent", FieldType::Text, "null"),
+    field("profile", FieldType::Text, "null"),
+    field("release", FieldType::Text, "null"),
+    field("label", FieldType::Text, "null"),
+    field(
+        "outcome",
+        FieldType::Word(&["completed", "failed", "cancelled", "unknown"]),
+        "null",
+    ),
+    field("flag", FieldType::Text, "null"),
+    field("gate.failed", FieldType::Text, "null"),
+];
+
 const fn field(name: &'static str, kind: FieldType, sql: &'static str) -> Field {
     Field { name, kind, sql }
 }

@@ -20,6 +20,7 @@ mod migrate;
 pub(crate) mod payloads;
 pub(crate) mod people;
 pub(crate) mod redaction;
+pub(crate) mod retention;
 pub(crate) mod rewinds;
 pub(crate) mod run_heads;
 pub(crate) mod run_nodes;
