@@ -61,10 +61,10 @@ pub enum RecordError {
         commit: Hash,
     },
     /// Nothing of it may be erased.
-    #[error("hold {hold} for {matter:?} is in force; nothing under it is erased")]
+    #[error("a hold for {matter:?} is in force; nothing under it is erased")]
     Held {
-        /// Number of the hold.
-        hold: u64,
+        /// Number of the hold; `None` for one that was ordered and is not on the ledger yet.
+        hold: Option<u64>,
         /// What it is for.
         matter: String,
     },

@@ -29,16 +29,10 @@ pub struct Hold {
     pub released: Option<(Timestamp, Actor, u64)>,
 }
 
-/// The holds of a run and of its tenant that are in force: while there is one, nothing of the run may be erased.
-/// Without a run, those of the whole tenant.
-pub(crate) async fn in_force(
-    tx: &mut Tx,
-    tenant: &TenantId,
-    run: Option<&RunId>,
-) -> Result<Vec<Hold>, RecordError> {
+/// The holds of a tenant that are in force.
+pub(super) async fn in_force(tx: &mut Tx, tenant: &TenantId) -> Result<Vec<Hold>, RecordError> {
     let mut holds = all(tx, tenant).await?;
-    holds
-        .retain(|hold| hold.released.is_none() && (hold.run.is_none() || hold.run.as_ref() == run));
+    holds.retain(|hold| hold.released.is_none());
     Ok(holds)
 }
 
@@ -95,7 +89,7 @@ impl Recorder {
             {
                 return Err(RecordError::NoRun(run.clone()));
             }
-            let holds = in_force(&mut tx, &caller.tenant, run.as_ref()).await?;
+            let holds = in_force(&mut tx, &caller.tenant).await?;
             let mut same = holds
                 .into_iter()
                 .filter(|hold| hold.run == run && hold.matter == matter);

@@ -1,9 +1,10 @@
 //! Retention: what has to stay, and what may go.
 //!
-//! Everything that erases asks `hold::in_force` in the transaction in which it certifies what it erases, under the tenant's
-//! lock, and only `work` erases.
+//! Everything that erases asks `decide` in the transaction in which it certifies what it erases, under the tenant's lock, and
+//! only `work` erases.
 
 pub mod certificate;
+pub(crate) mod decide;
 pub mod erasure;
 pub mod hold;
 pub mod policies;

@@ -11,8 +11,8 @@
 //! Each is done again after a crash, and does nothing where it was done. When every epoch is destroyed that had wrapped the
 //! removed keys, no copy of the database opens any of it: the erasure is final.
 
+use super::decide;
 use super::erasure::Finality;
-use super::hold;
 use crate::access::Caller;
 use crate::ledger::{self, Erasures};
 use crate::record::{RecordError, Recorder, commit, state_of};
@@ -20,6 +20,7 @@ use crate::rotation;
 use crate::store;
 use crate::store::erasing::SurvivingKey;
 use crate::store::erasures::{ErasureRow, PartRow, Scope};
+use crate::store::permit::Certified;
 use crate::vault::TIERS;
 use onrecord_core::digest::Hash;
 use onrecord_core::id::{RunId, TenantId};
@@ -164,7 +165,7 @@ impl Recorder {
     ) -> Result<(), RecordError> {
         let all = matches!(erasure.scope, Scope::Tier(..) | Scope::Tenant);
         let version = match part.key_version {
-            Some(version) if part.certified => version,
+            Some(version) if part.certified().is_some() => version,
             // Whoever renewed the key meanwhile wrapped with it what this is about.
             Some(version)
                 if self
@@ -177,16 +178,21 @@ impl Recorder {
             }
             _ => self.renew(tenant, erasure, part).await?,
         };
-        if !part.certified {
-            while !self.certify(tenant, erasure, part, version).await? {}
-        }
+        let certified = match part.certified() {
+            Some(certified) => certified,
+            None => loop {
+                if let Some(all) = self.certify(tenant, erasure, part, version).await? {
+                    break all;
+                }
+            },
+        };
         if !part.keys_destroyed {
             if !all {
                 self.rewrap(tenant, &part.run, part.tier, version).await?;
             }
             let epoch = self
                 .store
-                .remove_run_keys(tenant, &part.run, part.tier, version)
+                .remove_run_keys(tenant, &certified, version)
                 .await?;
             self.forget_run_keys(tenant, &part.run);
             let mut tx = self.store.begin(tenant).await?;
@@ -198,7 +204,7 @@ impl Recorder {
             self.go_on()?;
             let mut tx = self.store.begin_erasing(tenant).await?;
             let page = (last, ROWS);
-            last = store::erasing::remove(&mut tx, part, version, all, page).await?;
+            last = store::erasing::remove(&mut tx, &certified, version, all, page).await?;
             if last.is_none() {
                 store::erasures::removed(&mut tx, &erasure.id, part).await?;
             }
@@ -224,30 +230,21 @@ impl Recorder {
         Ok(version)
     }
 
-    /// Certifies as much of a part as an entry of the ledger lists; true where nothing is left.
+    /// Certifies as much of a part as an entry of the ledger lists; `None` where something is left.
     async fn certify(
         &self,
         tenant: &TenantId,
         erasure: &ErasureRow,
         part: &PartRow,
         version: i16,
-    ) -> Result<bool, RecordError> {
+    ) -> Result<Option<Certified>, RecordError> {
         let keys = self.keys(tenant).await?;
         let mut tx = self.store.begin_erasing(tenant).await?;
         // First the tenant, then the run, as everybody who needs both does.
         let mut locked = store::tenants::lock(&mut tx, tenant).await?;
         let row = store::runs::lock(&mut tx, &part.run).await?;
         let (row, _) = row.ok_or_else(|| RecordError::NoRun(part.run.clone()))?;
-        if let Some(hold) = hold::in_force(&mut tx, tenant, Some(&part.run))
-            .await?
-            .into_iter()
-            .next()
-        {
-            return Err(RecordError::Held {
-                hold: hold.index,
-                matter: hold.matter,
-            });
-        }
+        let permit = decide::may_erase_one(&mut tx, tenant, (&part.run, part.tier)).await?;
         // Each payload stands in one certificate, also where an earlier one of the tier is not carried out yet.
         let erasures = Erasures::of(&mut tx, tenant, &part.run).await?;
         let from = erasures.covered(u8::try_from(part.tier).unwrap_or(u8::MAX));
@@ -258,7 +255,7 @@ impl Recorder {
         } else {
             let page = (from, LISTED);
             let commits = store::erasing::targets(&mut tx, &erasure.scope, part, page).await?;
-            store::erasing::destroy_keys_of(&mut tx, &part.run, &commits).await?;
+            store::erasing::destroy_keys_of(&mut tx, &permit, &commits).await?;
             let count = commits.len() as u64;
             (commits, count)
         };
@@ -282,12 +279,13 @@ impl Recorder {
             index = Some(entry.index);
         }
         let done = all || count < u64::from(LISTED);
-        store::erasures::certified(&mut tx, &erasure.id, part, (index, count), done).await?;
+        let certified =
+            store::erasures::certified(&mut tx, &erasure.id, &permit, (index, count), done).await?;
         // A crash before this line leaves everything as it was; after it what the entry names is erased, and what is left
         // of it is removed when the work goes on.
         commit(tx).await?;
         self.forget_run_keys(tenant, &part.run);
-        Ok(done)
+        Ok(certified)
     }
 
     /// Wraps the keys of payloads that survive with the tier's new key.
@@ -357,7 +355,7 @@ impl Recorder {
                 count += recorder.rewrap(tenant, &run, tier, version).await?;
                 recorder
                     .store
-                    .remove_run_keys(tenant, &run, tier, version)
+                    .remove_outlived_run_keys(tenant, &run, tier, version)
                     .await?;
             }
             recorder.forget_run_keys(tenant, &run);

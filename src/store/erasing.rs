@@ -2,6 +2,7 @@
 
 use super::erasures::{PartRow, Scope};
 use super::id::Uuid;
+use super::permit::{Certified, Permit};
 use super::{Store, StoreError, Tx, hash, signed, unsigned};
 use onrecord_core::digest::Hash;
 use onrecord_core::id::{RunId, TenantId};
@@ -103,19 +104,22 @@ pub(crate) async fn of_tier(tx: &mut Tx, part: &PartRow, from: u64) -> Result<u6
 /// Destroys the keys of single payloads as they lie here.
 pub(crate) async fn destroy_keys_of(
     tx: &mut Tx,
-    run: &RunId,
+    permit: &Permit,
     commits: &[Hash],
 ) -> Result<(), StoreError> {
-    sqlx::query("update payloads set wrapped_dek = '' where run = $1 and commit = any($2)")
-        .bind(Uuid::from(run))
-        .bind(
-            commits
-                .iter()
-                .map(|commit| &commit.0[..])
-                .collect::<Vec<_>>(),
-        )
-        .execute(&mut **tx)
-        .await?;
+    sqlx::query(
+        "update payloads set wrapped_dek = '' where run = $1 and tier = $2 and commit = any($3)",
+    )
+    .bind(Uuid::from(permit.run()))
+    .bind(permit.tier())
+    .bind(
+        commits
+            .iter()
+            .map(|commit| &commit.0[..])
+            .collect::<Vec<_>>(),
+    )
+    .execute(&mut **tx)
+    .await?;
     Ok(())
 }
 
@@ -191,7 +195,7 @@ pub(crate) async fn rewrapped(
 /// tier's key, and unless all of the tier goes only those that have none. Returns the last of them; `None` where none was left.
 pub(crate) async fn remove(
     tx: &mut Tx,
-    part: &PartRow,
+    part: &Certified,
     version: i16,
     all: bool,
     (after, limit): (Option<Hash>, u32),
@@ -204,8 +208,8 @@ pub(crate) async fn remove(
            delete from payloads using batch where payloads.run = $1 and payloads.commit = batch.commit
          ) select commit from batch order by commit desc limit 1",
     )
-    .bind(Uuid::from(&part.run))
-    .bind(part.tier)
+    .bind(Uuid::from(part.run()))
+    .bind(part.tier())
     .bind(version)
     .bind(all)
     .bind(i64::from(limit))

@@ -1,6 +1,7 @@
 //! Erasures: what is to be erased, and how far that is.
 
 use super::id::Uuid;
+use super::permit::{Certified, Permit};
 use super::time::Time;
 use super::{StoreError, Tx, contradiction, hash, signed, unsigned};
 use onrecord_core::digest::Hash;
@@ -52,8 +53,16 @@ pub(crate) struct PartRow {
     pub(crate) tier: i16,
     /// The version that the tier's key was renewed to.
     pub(crate) key_version: Option<i16>,
-    pub(crate) certified: bool,
+    certified: bool,
     pub(crate) keys_destroyed: bool,
+}
+
+impl PartRow {
+    /// That the ledger says of it what is erased, where it does.
+    pub(crate) fn certified(&self) -> Option<Certified> {
+        self.certified
+            .then(|| Certified::stated(self.run.clone(), self.tier))
+    }
 }
 
 const SELECT: &str =
@@ -278,27 +287,28 @@ pub(crate) async fn renewed(
     Ok(())
 }
 
-/// Writes that payloads of a part are certified by an entry of the ledger; `all` where none is left.
+/// Writes that payloads of a part are certified by an entry of the ledger; `all` where none is left, and then it returns
+/// what the next steps ask for once this is committed.
 pub(crate) async fn certified(
     tx: &mut Tx,
     id: &RunId,
-    part: &PartRow,
+    permit: &Permit,
     (index, count): (Option<u64>, u64),
     all: bool,
-) -> Result<(), StoreError> {
+) -> Result<Option<Certified>, StoreError> {
     sqlx::query(
         "update erasure_parts set count = count + $4, entries = entries || $5::bigint[], certified = $6
          where erasure = $1 and run = $2 and tier = $3",
     )
     .bind(id.to_string())
-    .bind(Uuid::from(&part.run))
-    .bind(part.tier)
+    .bind(Uuid::from(permit.run()))
+    .bind(permit.tier())
     .bind(signed(count))
     .bind(index.into_iter().map(signed).collect::<Vec<_>>())
     .bind(all)
     .execute(&mut **tx)
     .await?;
-    Ok(())
+    Ok(all.then(|| Certified::stated(permit.run().clone(), permit.tier())))
 }
 
 /// Writes that no key is left which opens anything of a part, nor any that is wrapped by a newer epoch than this one.

@@ -19,6 +19,7 @@ pub(crate) mod ledger;
 mod migrate;
 pub(crate) mod payloads;
 pub(crate) mod people;
+pub(crate) mod permit;
 pub(crate) mod redaction;
 pub(crate) mod retention;
 pub(crate) mod rewinds;
