@@ -87,7 +87,7 @@ pub(crate) struct ErasureBody {
     erasure: String,
     /// requested, keys_destroyed, ciphertext_removed or final.
     state: &'static str,
-    /// payloads, subject, tier or tenant.
+    /// payloads, subject, tier or tenant; expiry for what expired under a schedule.
     scope: &'static str,
     /// The run, where it is of one.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -587,6 +587,13 @@ impl From<RecordError> for Problem {
                 detail,
                 "Nobody can bring it back; the run's evidence verifies without it.",
             ),
+            RecordError::Expired { .. } => Self::new(
+                StatusCode::GONE,
+                "payload_expired",
+                "The payload expired",
+                detail,
+                "Nobody can bring it back; GET /v1/retention/policy has the schedule, and the run's evidence verifies without it.",
+            ),
             RecordError::NoTurn { .. } => missing("turn_not_found", "No such turn"),
             RecordError::NoPerson(_) => missing("person_not_found", "No such person"),
             RecordError::NoLog(_) => Self::new(

@@ -1,4 +1,4 @@
-//! `/v1/retention/policy` and `/v1/retention/presets`: how long what is kept.
+//! `/v1/retention`: how long what is kept, and how far the sweeper is.
 
 use super::App;
 use super::encoding::EncodingHeader;
@@ -9,6 +9,7 @@ use crate::access::Role;
 use crate::retention::policies::StandingPolicy;
 use crate::retention::policy::{DOCUMENT_BYTES, Document};
 use crate::retention::presets::presets;
+use crate::retention::sweep::SweepStatus;
 use axum::body::Body;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -149,4 +150,115 @@ pub(crate) struct PresetsBody {
 )]
 pub(crate) async fn list_presets(_: Authenticated) -> Response {
     axum::Json(PresetsBody { presets: presets() }).into_response()
+}
+
+/// How far the sweeper is.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct RetentionBody {
+    /// Version of the policy that holds; 0 where there is none, and nothing expires.
+    version: u64,
+    /// Runs that the sweeper does not know yet.
+    unlisted: u64,
+    /// Runs of which something expired that the sweeper has not come to. None of it can be read.
+    due: u64,
+    /// For how many seconds the first of these is due.
+    lag_seconds: u64,
+    /// When it was seen last that nothing is left to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    idle_at: Option<String>,
+    /// The last round that erased something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last: Option<RoundBody>,
+}
+
+/// A round of the sweeper.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct RoundBody {
+    /// When it began.
+    #[schema(format = DateTime)]
+    begun_at: String,
+    /// Runs of which something was erased.
+    runs: u64,
+    /// Payloads that were erased.
+    payloads: u64,
+    /// Milliseconds of work, without pauses.
+    busy_ms: u64,
+    /// Payloads a second of work.
+    payloads_per_second: u64,
+}
+
+impl From<SweepStatus> for RetentionBody {
+    fn from(status: SweepStatus) -> Self {
+        let lag = status.now.zip(status.since);
+        let lag = lag.map_or(0, |(now, since)| now.micros() - since.micros());
+        Self {
+            version: status.version.unwrap_or(0),
+            unlisted: status.unlisted,
+            due: status.due,
+            lag_seconds: u64::try_from(lag / 1_000_000).unwrap_or(0),
+            idle_at: status.ended_at.map(|at| at.to_string()),
+            last: status
+                .last
+                .map(|(begun, runs, payloads, busy_ms)| RoundBody {
+                    begun_at: begun.to_string(),
+                    runs,
+                    payloads,
+                    busy_ms,
+                    payloads_per_second: (payloads * 1_000).checked_div(busy_ms).unwrap_or(0),
+                }),
+        }
+    }
+}
+
+/// Says how far the sweeper is: what is due, and what its last round did.
+#[utoipa::path(
+    get, path = "/v1/retention", tag = "retain", operation_id = "readRetention",
+    responses(
+        (status = 200, description = "How far it is", body = RetentionBody),
+        (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn read_retention(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+) -> Result<Response, Problem> {
+    caller.needs(&[Role::Auditor, Role::Compliance, Role::Admin])?;
+    let status = app.recorder.sweep_status(caller).await?;
+    Ok(axum::Json(RetentionBody::from(status)).into_response())
+}
+
+/// What a sweep did.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct SweptBody {
+    /// Runs of which something was erased.
+    runs: u64,
+    /// Payloads that were erased.
+    payloads: u64,
+    /// Whether there is more to do at once, or another server does it.
+    more: bool,
+}
+
+/// Erases what expired now, and not when the sweeper comes by: one round of it, at most 10,000 runs.
+#[utoipa::path(
+    post, path = "/v1/retention/sweep", tag = "retain", operation_id = "sweep",
+    responses(
+        (status = 200, description = "What was done", body = SweptBody),
+        (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
+        (status = "5XX", description = "Not done, or not known; ask again", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn sweep(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+) -> Result<Response, Problem> {
+    caller.needs(&[Role::Compliance])?;
+    let swept = app.recorder.sweep(caller.tenant, app.sweeping).await?;
+    let body = SweptBody {
+        runs: swept.runs,
+        payloads: swept.payloads,
+        more: swept.more,
+    };
+    Ok(axum::Json(body).into_response())
 }

@@ -158,6 +158,8 @@ impl Recorder {
                 None,
             )
             .await?;
+            // What expired meanwhile goes when the sweeper comes by next.
+            store::retention::look_soon(&mut tx, &caller.tenant, hold.run.as_ref()).await?;
             commit(tx).await?;
             hold.released = Some((said.at, said.by, entry.index));
             Ok(hold)

@@ -6,9 +6,12 @@
 pub mod certificate;
 pub(crate) mod decide;
 pub mod erasure;
+mod expire;
+pub(crate) mod expired;
 pub mod hold;
 pub mod policies;
 pub mod policy;
 pub mod presets;
+pub mod sweep;
 pub(crate) mod term;
 mod work;

@@ -108,7 +108,8 @@ pub enum Trigger {
     LastAccess,
 }
 
-/// Of runs that are sealed, did not fail and are not flagged, so many are kept as the tiers say, and the others for less.
+/// Of runs that are sealed, did not fail and are not flagged, so many are kept as the tiers say. Of the others the tiers that the
+/// schedule speaks of expire earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sample {

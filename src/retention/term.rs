@@ -6,6 +6,7 @@ use crate::store::condition::{Comparison, Condition, Field, Value};
 use crate::store::retention::{Needs, RunFacts};
 use onrecord_core::facts;
 use onrecord_core::timestamp::Timestamp;
+use std::fmt;
 
 const DAY_MICROS: i64 = 86_400_000_000;
 
@@ -30,6 +31,15 @@ pub(crate) enum When {
     At(Timestamp),
     /// Not before something that has not happened, or never.
     Never,
+}
+
+impl fmt::Display for When {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::At(at) => at.fmt(formatter),
+            Self::Never => formatter.write_str("an end that is not known yet"),
+        }
+    }
 }
 
 /// Before when something of a tier may not be erased.
@@ -59,7 +69,7 @@ pub(crate) struct Fate {
     pub(crate) schedule: Option<String>,
     /// The rule that chose it, from 0; none for the default.
     pub(crate) rule: Option<usize>,
-    /// Of each tier that a schedule can speak of.
+    /// Of each tier that a schedule can speak of; what the run has nothing of never expires.
     pub(crate) tiers: [Expiry; 3],
 }
 
@@ -78,7 +88,10 @@ impl Fate {
 
     /// When something of it expires next, but for tiers of which nothing is left: bits as in `run_retention.done`.
     pub(crate) fn due(&self, done: i16) -> When {
-        let left = self.tiers.iter().filter(|one| done & (1 << one.tier) == 0);
+        let left = self
+            .tiers
+            .iter()
+            .filter(|one| done & (1_i16 << one.tier) == 0);
         left.map(|one| one.due).min().unwrap_or(When::Never)
     }
 }
@@ -113,6 +126,8 @@ impl Versions {
         let last = self.last()?;
         let chosen = chosen(&last.policy, run);
         let expiry = |tier| {
+            let occurs = run.tiers & (1_i16 << tier) != 0;
+            let chosen = chosen.filter(|_| occurs);
             let ceiling = chosen.and_then(|(schedule, _)| ceiling(schedule, tier, run));
             let floor = self.floor(run, tier).map(|floor| floor.until);
             match ceiling {
@@ -182,15 +197,14 @@ fn promised(schedule: &Schedule, tier: u8, run: &RunFacts) -> Option<When> {
 
 /// When a tier expires under a schedule, and whether that is because the run is in no sample.
 fn ceiling(schedule: &Schedule, tier: u8, run: &RunFacts) -> Option<(When, bool)> {
-    let term = schedule.tiers.of(tier);
-    let full = term.and_then(|term| Some((term.trigger, term.ceiling_days?)));
-    let full = full.map(|(trigger, days)| after(trigger, days, run));
+    let term = schedule.tiers.of(tier)?;
+    let full = term.ceiling_days;
+    let full = full.map(|days| after(term.trigger, days, run));
     let sample = schedule.sample.filter(|sample| {
         let failed = run.outcome.as_deref() == Some("failed") || !run.failed_gates.is_empty();
         run.sealed_at.is_some() && !failed && run.flags.is_empty() && !sample.keeps(&run.run)
     });
-    let trigger = term.map_or(Trigger::Sealed, |term| term.trigger);
-    let sampled = sample.map(|sample| after(trigger, sample.otherwise_days, run));
+    let sampled = sample.map(|sample| after(term.trigger, sample.otherwise_days, run));
     match (full, sampled) {
         (full, Some(sampled)) if full.is_none_or(|full| sampled < full) => Some((sampled, true)),
         (full, _) => full.map(|full| (full, false)),

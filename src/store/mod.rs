@@ -11,6 +11,7 @@ pub(crate) mod condition;
 pub(crate) mod copy;
 pub(crate) mod erasing;
 pub(crate) mod erasures;
+pub(crate) mod expiring;
 pub(crate) mod facts;
 pub(crate) mod frames;
 pub(crate) mod id;

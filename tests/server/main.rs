@@ -42,6 +42,7 @@ mod proofs;
 mod reading;
 mod releases;
 mod reports;
+mod retention;
 mod rewinds;
 mod rotation;
 mod running;

@@ -641,7 +641,7 @@ impl Predicate {
             Self::Rewind(rewind) => !rewind.published.is_empty(),
             Self::Disposal(disposal) => matches!(
                 disposal.scope.as_str(),
-                "payloads" | "subject" | "tier" | "tenant"
+                "payloads" | "subject" | "tier" | "tenant" | "expiry"
             ),
             Self::Hold(_) | Self::Export(_) | Self::Policy(_) => true,
         };
