@@ -29,6 +29,7 @@ mod releases;
 mod report;
 mod request;
 mod retention;
+mod retention_dry_run;
 mod rotations;
 mod schema;
 mod seal_run;
@@ -169,6 +170,10 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(retention::list_presets))
         .routes(routes!(retention::read_retention))
         .routes(routes!(retention::sweep))
+        .routes(routes!(
+            retention_dry_run::dry_run,
+            retention_dry_run::dry_run_of
+        ))
         .routes(routes!(tokens::create_token, tokens::list_tokens))
         .routes(routes!(tokens::read_token, tokens::revoke_token))
         .routes(routes!(tenants::create_tenant))

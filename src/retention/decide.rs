@@ -93,8 +93,19 @@ impl Known {
         tenant: &TenantId,
         runs: &[RunId],
     ) -> Result<Self, RecordError> {
-        let holds = hold::in_force(tx, tenant).await?;
         let versions = policies::versions(tx, tenant).await?;
+        let now = store::time::now(tx).await?;
+        Self::under(tx, tenant, runs, (versions, now)).await
+    }
+
+    /// The same under other versions of the policy, and at another time.
+    pub(super) async fn under(
+        tx: &mut Tx,
+        tenant: &TenantId,
+        runs: &[RunId],
+        (versions, now): (Versions, Timestamp),
+    ) -> Result<Self, RecordError> {
+        let holds = hold::in_force(tx, tenant).await?;
         let facts = match versions.last() {
             Some(_) => store::retention::facts(tx, tenant, runs, versions.needs()).await?,
             None => HashMap::new(),
@@ -103,7 +114,7 @@ impl Known {
             holds,
             versions,
             facts,
-            now: store::time::now(tx).await?,
+            now,
         })
     }
 

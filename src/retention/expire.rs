@@ -223,7 +223,7 @@ async fn decide(
         let tiers: Vec<i16> = left.map(|expiry| i16::from(expiry.tier)).collect();
         parts.extend(tiers.into_iter().map(|tier| (one.row.run.clone(), tier)));
     }
-    let counts = expiring::counts(tx, &parts).await?;
+    let there = expiring::there(tx, &parts).await?;
     let erased = |run: &RunId| matches!(runs.get(run), Some(Ok(row)) if row.erased > 0);
     let touched: Vec<RunId> = due
         .iter()
@@ -247,7 +247,7 @@ async fn decide(
         };
         let (mut done, mut waits) = (one.row.done, false);
         for tier in fate.expired(known.now).map(|one| i16::from(one.tier)) {
-            let count = counts.get(&(run.clone(), tier)).copied();
+            let count = there.get(&(run.clone(), tier)).map(|there| there.payloads);
             let Some(count) = count.filter(|_| done & (1 << tier) == 0) else {
                 // Nothing of it is there; of an open run more may come.
                 done |= i16::from(row.sealed.is_some()) << tier;

@@ -5,6 +5,7 @@
 
 pub mod certificate;
 pub(crate) mod decide;
+pub mod dry_run;
 pub mod erasure;
 mod expire;
 pub(crate) mod expired;

@@ -52,14 +52,23 @@ pub(crate) async fn by_index(tx: &mut Tx) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// How many payloads of tiers of runs have a key; those that have none are left out.
-pub(crate) async fn counts(
+/// What is there of a tier of a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct There {
+    /// Payloads that have a key.
+    pub(crate) payloads: u64,
+    /// Their bytes, after padding.
+    pub(crate) bytes: u64,
+}
+
+/// What is there of tiers of runs; those of which there is nothing are left out.
+pub(crate) async fn there(
     tx: &mut Tx,
     parts: &[(RunId, i16)],
-) -> Result<HashMap<(RunId, i16), u64>, StoreError> {
-    let rows: Vec<(Uuid, i16, i64)> = sqlx::query_as(
-        "select part.run, part.tier, found.count from unnest($1::uuid[], $2::smallint[]) as part (run, tier), lateral (
-           select count(*) as count from payloads
+) -> Result<HashMap<(RunId, i16), There>, StoreError> {
+    let rows: Vec<(Uuid, i16, i64, i64)> = sqlx::query_as(
+        "select part.run, part.tier, found.count, found.bytes from unnest($1::uuid[], $2::smallint[]) as part (run, tier), lateral (
+           select count(*) as count, coalesce(sum(size), 0)::bigint as bytes from payloads
            where payloads.run = part.run and payloads.tier = part.tier and wrapped_dek <> '') as found
          where found.count > 0",
     )
@@ -67,8 +76,12 @@ pub(crate) async fn counts(
     .bind(column!(parts, part => part.1))
     .fetch_all(&mut **tx)
     .await?;
-    let read = |(run, tier, count): (Uuid, i16, i64)| {
-        Ok(((run.into(), tier), unsigned(count, "payloads", "commit")?))
+    let read = |(run, tier, count, bytes): (Uuid, i16, i64, i64)| {
+        let there = There {
+            payloads: unsigned(count, "payloads", "commit")?,
+            bytes: unsigned(bytes, "payloads", "size")?,
+        };
+        Ok(((run.into(), tier), there))
     };
     rows.into_iter().map(read).collect()
 }

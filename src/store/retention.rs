@@ -323,6 +323,23 @@ pub(crate) async fn unlisted(
     rows.into_iter().map(read).collect()
 }
 
+/// Runs of the tenant after one, in the order of their ids.
+pub(crate) async fn runs_after(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    after: Option<&RunId>,
+    limit: u32,
+) -> Result<Vec<RunId>, StoreError> {
+    let sql = "select run from runs where tenant = $1 and run > $2 order by run limit $3";
+    let runs: Vec<Uuid> = sqlx::query_scalar(sql)
+        .bind(tenant.as_str())
+        .bind(after.map_or(Uuid::MIN, Uuid::from))
+        .bind(i64::from(limit))
+        .fetch_all(&mut **tx)
+        .await?;
+    Ok(runs.into_iter().map(RunId::from).collect())
+}
+
 /// Runs whose rows are of an older version of the policy, with what they say is done.
 pub(crate) async fn outdated(
     tx: &mut Tx,
