@@ -93,7 +93,7 @@ pub(crate) struct FrameRow<'a> {
     pub(crate) at: i64,
     pub(crate) answers: Option<i64>,
     pub(crate) turn: Option<i32>,
-    pub(crate) kind: &'a str,
+    pub(crate) kind_no: i16,
     pub(crate) key: &'a str,
     pub(crate) bytes: &'a [u8],
 }
@@ -435,7 +435,7 @@ impl Reader {
             format!(" and seq >= {from}")
         };
         let sql = format!(
-            "copy (select seq, at, answers, turn, kind, key, bytes from frames where run = '{:032x}'{below} and seq < {to} order by seq) to stdout (format binary)",
+            "copy (select seq, at, answers, turn, kind_no, key, bytes from frames where run = '{:032x}'{below} and seq < {to} order by seq) to stdout (format binary)",
             run.to_bits()
         );
         let mut rows = Copy::begin(&mut self.connection, &sql).await?;
@@ -595,7 +595,10 @@ impl<'a> FrameRow<'a> {
             at: fields.micros()?,
             answers: fields.long()?,
             turn: fields.array()?.map(i32::from_be_bytes),
-            kind: fields.text()?,
+            kind_no: fields
+                .array()?
+                .map(i16::from_be_bytes)
+                .ok_or_else(broken_off)?,
             key: fields.text()?,
             bytes: fields.bytes()?,
         })

@@ -240,7 +240,7 @@ async fn rows_are_seen_by_their_tenant_alone() {
     let set = format!("set onrecord.tenant = '{}'", tenants[0]);
     app.execute(sqlx::AssertSqlSafe(set)).await.unwrap();
     let insert = format!(
-        "insert into frames (run, seq, tenant, kind, key, at, bytes) values (run_uuid('{}'), 1, '{}', 'observation', 'x', now(), '')",
+        "insert into frames (run, seq, tenant, kind_no, key, at, bytes) values (run_uuid('{}'), 1, '{}', 9, 'x', now(), '')",
         theirs.run, tenants[1]
     );
     refused(&mut app, &insert).await;
