@@ -15,6 +15,8 @@ use tokio::signal::unix::{SignalKind, signal};
 const IDLE_CHECK: Duration = Duration::from_secs(60);
 /// How often erasures that are not final are looked for.
 const ERASURE_CHECK: Duration = Duration::from_secs(30);
+/// How often orders of holds are looked for that are not carried out, and what was recorded about subjects on hold.
+const HOLD_CHECK: Duration = Duration::from_secs(5);
 /// How often open runs are looked for that the ledger is to state.
 const HEAD_CHECK: Duration = Duration::from_secs(5);
 /// Connections to the database, unless told otherwise.
@@ -305,6 +307,16 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
             }
         }
     });
+    let recorder = started.app.recorder.clone();
+    let holder = tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(HOLD_CHECK);
+        loop {
+            ticks.tick().await;
+            if let Err(error) = recorder.carry_out_orders().await {
+                tracing::warn!(%error, "orders of holds could not be gone on with");
+            }
+        }
+    });
     tokio::spawn(started.app.anchors.clone().run());
     let recorder = started.app.recorder.clone();
     let every = HeadsEvery {
@@ -336,6 +348,7 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     sweeper.abort();
     eraser.abort();
     expirer.abort();
+    holder.abort();
     stater.abort();
     let stopped = running.stop().await;
     // What ended the server says more than what failed because of it.

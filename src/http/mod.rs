@@ -9,9 +9,11 @@ mod encoding;
 mod envelope;
 mod erasures;
 mod export_run;
+mod flags;
 mod follow_run;
 mod frame_stream;
 mod health;
+mod hold_orders;
 mod holds;
 mod ledger;
 mod list_runs;
@@ -113,7 +115,7 @@ pub const UPLOAD_BYTES: usize = 64 * 1024 * 1024 * 1024;
         (name = "read", description = "What was recorded"),
         (name = "verify", description = "Exports, proofs and checks"),
         (name = "ledger", description = "The tenant's ledger: a transparency log of signed statements"),
-        (name = "retain", description = "Holds and erasures"),
+        (name = "retain", description = "Holds, flags and erasures"),
         (name = "administer", description = "Tokens, tenants, settings, keys and rules of redaction"),
         (name = "operate", description = "Health"),
     ),
@@ -161,7 +163,12 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(verification::verify_file))
         .routes(routes!(verification::read_trust))
         .routes(routes!(holds::set_hold, holds::list_holds))
-        .routes(routes!(holds::release_hold))
+        .routes(routes!(holds::release_hold, holds::keep_hold))
+        .routes(routes!(hold_orders::list_orders))
+        .routes(routes!(hold_orders::read_order))
+        .routes(routes!(hold_orders::release_order, hold_orders::keep_order))
+        .routes(routes!(flags::set_flag, flags::list_flags))
+        .routes(routes!(flags::clear_flag))
         .routes(routes!(erasures::erase, erasures::list_erasures))
         .routes(routes!(erasures::read_erasure))
         .routes(routes!(erasures::read_certificate))

@@ -566,6 +566,16 @@ impl From<RecordError> for Problem {
             ),
             RecordError::NoErasure(_) => missing("erasure_not_found", "No such erasure"),
             RecordError::NoHold(_) => missing("hold_not_found", "No such hold"),
+            RecordError::NoHoldOrder(_) => {
+                missing("hold_order_not_found", "No such order of holds")
+            }
+            RecordError::NoHoldRelease => missing("release_not_found", "No request to release it"),
+            RecordError::NoFlag { .. } => missing("flag_not_found", "No such flag"),
+            RecordError::HoldOfOrder { .. } => conflict(
+                "hold_of_order",
+                "An order wants the hold",
+                "Release the order, where that is right; see GET /v1/hold-orders.",
+            ),
             RecordError::NotKept { .. } => Self::new(
                 StatusCode::NOT_FOUND,
                 "payload_not_kept",

@@ -116,6 +116,28 @@ pub enum RecordError {
     /// No such hold in the tenant.
     #[error("there is no hold {0}")]
     NoHold(u64),
+    /// A hold ends with the order that wants it.
+    #[error("hold {hold} is wanted by order {order}, and ends with it")]
+    HoldOfOrder {
+        /// Its number.
+        hold: u64,
+        /// The order.
+        order: String,
+    },
+    /// No such order of holds in the tenant.
+    #[error("there is no order of holds {0}")]
+    NoHoldOrder(RunId),
+    /// Nobody asked to release it, or that was answered.
+    #[error("no request to release it waits for anybody")]
+    NoHoldRelease,
+    /// The run has no such flag.
+    #[error("run {run} has no flag {flag:?} of that incident")]
+    NoFlag {
+        /// The run.
+        run: RunId,
+        /// The flag.
+        flag: String,
+    },
     /// Nobody has such a pseudonym.
     #[error("{0} stands for nobody, or for somebody who is forgotten")]
     NoPerson(String),

@@ -3,10 +3,10 @@
 //! destroys keys or removes payloads in the store takes the [`Permit`] that only this file makes. Renewing keys erases
 //! nothing and does not ask.
 
-use super::hold::{self, Hold};
 use super::policies;
 use super::term::{Fate, Floor, Versions, When};
 use crate::record::RecordError;
+use crate::store::holds::{self, InTheWay};
 use crate::store::permit::Permit;
 use crate::store::retention::RunFacts;
 use crate::store::{self, Tx};
@@ -56,6 +56,7 @@ pub(crate) async fn may_erase(
     parts: &[(RunId, i16)],
 ) -> Result<Vec<Verdict>, RecordError> {
     let mut runs: Vec<RunId> = parts.iter().map(|(run, _)| run.clone()).collect();
+    runs.sort_unstable();
     runs.dedup();
     let known = Known::of(tx, tenant, &runs).await?;
     let verdicts = parts.iter().map(|(run, tier)| known.verdict(run, *tier));
@@ -68,19 +69,15 @@ pub(crate) async fn may_erase(
 /// # Errors
 /// [`RecordError::Held`]
 pub(crate) async fn may_begin(tx: &mut Tx, tenant: &TenantId) -> Result<(), RecordError> {
-    let holds = hold::in_force(tx, tenant).await?;
-    match holds.into_iter().find(|hold| hold.run.is_none()) {
-        Some(hold) => Err(RecordError::Held {
-            matter: hold.matter,
-            hold: Some(hold.index),
-        }),
+    match holds::over(tx, tenant, &[]).await?.tenant {
+        Some((matter, hold)) => Err(RecordError::Held { hold, matter }),
         None => Ok(()),
     }
 }
 
 /// What is known of some runs: what has to stay of them, and what expires.
 pub(super) struct Known {
-    holds: Vec<Hold>,
+    held: holds::Held,
     versions: Versions,
     facts: HashMap<RunId, RunFacts>,
     pub(super) now: Timestamp,
@@ -105,13 +102,13 @@ impl Known {
         runs: &[RunId],
         (versions, now): (Versions, Timestamp),
     ) -> Result<Self, RecordError> {
-        let holds = hold::in_force(tx, tenant).await?;
+        let held = holds::over(tx, tenant, runs).await?;
         let facts = match versions.last() {
             Some(_) => store::retention::facts(tx, tenant, runs, versions.needs()).await?,
             None => HashMap::new(),
         };
         Ok(Self {
-            holds,
+            held,
             versions,
             facts,
             now,
@@ -137,11 +134,11 @@ impl Known {
 
     /// Whether a tier of one of the runs may be erased: the one function that decides.
     pub(super) fn verdict(&self, run: &RunId, tier: i16) -> Verdict {
-        let over = |hold: &&Hold| hold.run.as_ref().is_none_or(|held| held == run);
-        if let Some(hold) = self.holds.iter().find(over) {
+        let of_run: Option<&InTheWay> = self.held.runs.get(run);
+        if let Some((matter, hold)) = of_run.or(self.held.tenant.as_ref()) {
             return Verdict::Held {
-                matter: hold.matter.clone(),
-                hold: Some(hold.index),
+                matter: matter.clone(),
+                hold: *hold,
             };
         }
         let floor = match self.facts.get(run) {

@@ -336,20 +336,6 @@ pub(crate) async fn erasures_from(
     rows.into_iter().map(read).collect()
 }
 
-/// All statements of a tenant about holds, by index.
-pub(crate) async fn holds(
-    tx: &mut Tx,
-    tenant: &TenantId,
-) -> Result<Vec<(u64, Vec<u8>)>, StoreError> {
-    let rows = sqlx::query(
-        "select idx, bytes from ledger_entries where tenant = $1 and name = 'hold' order by idx",
-    )
-    .bind(tenant.as_str())
-    .fetch_all(&mut **tx)
-    .await?;
-    rows.iter().map(read_entry).collect()
-}
-
 fn read_entry(row: &sqlx::postgres::PgRow) -> Result<(u64, Vec<u8>), StoreError> {
     Ok((
         unsigned(row.try_get("idx")?, "ledger_entries", "idx")?,

@@ -174,6 +174,15 @@ pub(crate) async fn facts(
             }
         }
     }
+    if needs.flags {
+        let sql = "select distinct run, flag from run_flags where run = any($1) and cleared_index is null";
+        let rows: Vec<(Uuid, String)> = sqlx::query_as(sql).bind(&ids).fetch_all(&mut **tx).await?;
+        for (run, flag) in rows {
+            if let Some(facts) = found.get_mut(&run.into()) {
+                facts.flags.push(flag);
+            }
+        }
+    }
     if needs.access {
         // The last of each run alone, by the index of runs' entries.
         let sql = "select run, at from unnest($2::uuid[]) as wanted (run), lateral (
@@ -398,6 +407,7 @@ pub(crate) async fn note(
          select $1, run, coalesce(due, 'infinity'), coalesce(look_at, 'infinity'), version, schedule, done
          from unnest($2::uuid[], $3::timestamptz[], $4::timestamptz[], $5::bigint[], $6::text[], $7::smallint[])
            as new (run, due, look_at, version, schedule, done)
+         order by run
          on conflict (run) do update set due = excluded.due, look_at = excluded.look_at, version = excluded.version,
            schedule = excluded.schedule, done = excluded.done",
     )
@@ -413,19 +423,24 @@ pub(crate) async fn note(
     Ok(())
 }
 
-/// Has the sweeper look at a run, or at all runs of the tenant that have something due, when it comes by next: what kept
-/// them may have gone.
+/// Has the sweeper look at runs when it comes by next, or at all runs of which something is due: what kept them may have gone, or
+/// other rules may be true of them.
 pub(crate) async fn look_soon(
     tx: &mut Tx,
     tenant: &TenantId,
-    run: Option<&RunId>,
+    runs: Option<&[RunId]>,
 ) -> Result<(), StoreError> {
+    let runs: Option<Vec<Uuid>> = runs.map(|runs| runs.iter().map(Uuid::from).collect());
+    // In the order in which the sweeper writes them.
     sqlx::query(
-        "update run_retention set look_at = clock_timestamp()
-         where tenant = $1 and ($2::uuid is null and due <= clock_timestamp() or run = $2) and look_at > clock_timestamp()",
+        "update run_retention set look_at = clock_timestamp() from (
+           select run from run_retention
+           where tenant = $1 and look_at > clock_timestamp() and ($2::uuid[] is null and due <= clock_timestamp() or run = any($2))
+           order by run for update
+         ) as those where run_retention.run = those.run",
     )
     .bind(tenant.as_str())
-    .bind(run.map(Uuid::from))
+    .bind(runs)
     .execute(&mut **tx)
     .await?;
     Ok(())

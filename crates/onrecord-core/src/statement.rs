@@ -6,9 +6,9 @@
 mod predicate;
 
 pub use predicate::{
-    Access, Completeness, Disposal, Erasure, Evidence, Export, ExportCounts, Hold, HoldAction, Key,
-    KeyAction, KeyRole, LedgerPosition, Outcome, PayloadCounts, Policy, Predicate, Previous,
-    Published, Release, Rewind, RunHead, RunOpen, RunSeal, State,
+    Access, Completeness, Disposal, Erasure, Evidence, Export, ExportCounts, Flag, FlagAction,
+    Hold, HoldAction, Key, KeyAction, KeyRole, LedgerPosition, Outcome, PayloadCounts, Policy,
+    Predicate, Previous, Published, Release, Rewind, RunHead, RunOpen, RunSeal, State,
 };
 
 use crate::digest::{Hash, leaf_hash};
