@@ -117,7 +117,7 @@ pub(crate) struct ErasureBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     final_at: Option<String>,
-    /// Matter of a hold that part of it waits for.
+    /// Matter of a hold that part of it waits for, or the floor of the retention policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     held: Option<String>,
     /// Tiers of runs that it is about.

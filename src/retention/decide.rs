@@ -115,6 +115,11 @@ impl Known {
         })
     }
 
+    /// The version of the policy that holds; 0 for none.
+    pub(super) fn version(&self) -> u64 {
+        self.versions.last().map_or(0, |last| last.version)
+    }
+
     /// What a run is; `None` where there is no policy, or no such run.
     pub(super) fn facts(&self, run: &RunId) -> Option<&RunFacts> {
         self.facts.get(run)

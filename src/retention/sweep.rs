@@ -296,9 +296,7 @@ async fn assessed(
     let known = Known::of(tx, tenant, &runs).await?;
     let (mut rows, mut due) = (Vec::new(), Vec::new());
     for (run, done) in listed {
-        let Some(row) = row(&known, run, done) else {
-            continue;
-        };
+        let row = row(&known, run.clone(), done).unwrap_or_else(|| unknown(&known, run, done));
         if row.due.is_some_and(|at| at <= known.now) {
             due.push(Due { row });
         } else {
@@ -329,6 +327,18 @@ pub(super) fn row(known: &Known, run: RunId, done: i16) -> Option<WorkRow> {
         schedule: fate.schedule,
         done,
     })
+}
+
+/// The row of a run of which it cannot be told what becomes of it: it is looked at again, and the log says why.
+fn unknown(known: &Known, run: RunId, done: i16) -> WorkRow {
+    WorkRow {
+        run,
+        due: None,
+        look_at: Some(again(known.now)),
+        version: known.version(),
+        schedule: None,
+        done,
+    }
 }
 
 /// In an hour.

@@ -2,6 +2,7 @@
 //! counts, so the tests step that.
 
 mod clock;
+mod model;
 
 use self::clock::stepped;
 use crate::api::audit::{check, export, trust};
@@ -276,7 +277,8 @@ async fn nothing_under_a_hold_goes_until_it_is_released() {
         "3 of held"
     );
     assert_eq!(audited(api, &held).await.payloads.disclosed, 4);
-    api.delete(&format!("/v1/holds/{hold}")).await.is(200);
+    let path = format!("/v1/holds/{hold}/release");
+    api.post(&path, &json!({})).await.is(200);
     read(api, &held, &commits[3])
         .await
         .problem(410, "payload_expired");

@@ -1,11 +1,18 @@
 //! A database whose clock a test steps: a `clock_timestamp()` of its own stands before PostgreSQL's.
 
+use crate::api::Api;
 use crate::harness::TestDatabase;
 use crate::running::Server;
+use serde_json::json;
 use sqlx::{Connection as _, Executor as _, PgConnection};
 use std::sync::Arc;
 
-pub(crate) struct Clock(Arc<TestDatabase>);
+pub(crate) struct Clock {
+    database: Arc<TestDatabase>,
+    api: Api,
+    /// A run without payloads: a frame of it has the server ask what time it is, which it else carries forward by itself.
+    run: String,
+}
 
 /// A server on a database whose clock is stepped.
 pub(crate) async fn stepped() -> (Server, Clock) {
@@ -27,17 +34,25 @@ pub(crate) async fn stepped() -> (Server, Clock) {
         .execute(sqlx::raw_sql(sqlx::AssertSqlSafe(sql)))
         .await
         .unwrap();
-    (server.restart().await, Clock(database))
+    let server = server.restart().await;
+    let clock = Clock {
+        database,
+        api: server.api.clone(),
+        run: server.api.any_run().await.run.to_string(),
+    };
+    (server, clock)
 }
 
 impl Clock {
     /// Lets so many days pass.
     pub(crate) async fn step_days(&self, days: u32) {
-        let mut owner = PgConnection::connect(&self.0.url).await.unwrap();
+        let mut owner = PgConnection::connect(&self.database.url).await.unwrap();
         sqlx::query("update stepped.ahead set days = days + $1")
             .bind(f64::from(days))
             .execute(&mut owner)
             .await
             .unwrap();
+        let frame = json!({"kind": "observation"});
+        self.api.frame(&self.run, &frame).await.is(201);
     }
 }
