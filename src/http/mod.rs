@@ -34,6 +34,8 @@ mod redaction;
 mod releases;
 mod report;
 mod request;
+mod retention;
+mod retention_dry_run;
 mod rotations;
 mod saved_queries;
 mod schema;
@@ -54,6 +56,7 @@ pub use serve::serve;
 use crate::anchor::Anchors;
 use crate::record::Recorder;
 use crate::retention::erasure::Finality;
+use crate::retention::sweep::SweepLimits;
 use axum::body::Body;
 use axum::http::{HeaderName, Response, StatusCode, header};
 use axum::response::IntoResponse as _;
@@ -86,6 +89,8 @@ pub struct App {
     pub streams: Streams,
     /// When erasures are final.
     pub finality: Finality,
+    /// What bounds the load of the sweeper.
+    pub sweeping: SweepLimits,
     /// Who is told of the ledgers.
     pub anchors: Arc<Anchors>,
 }
@@ -179,6 +184,14 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(erasures::read_erasure))
         .routes(routes!(erasures::read_certificate))
         .routes(routes!(erasures::read_entries))
+        .routes(routes!(retention::read_policy, retention::change_policy))
+        .routes(routes!(retention::list_presets))
+        .routes(routes!(retention::read_retention))
+        .routes(routes!(retention::sweep))
+        .routes(routes!(
+            retention_dry_run::dry_run,
+            retention_dry_run::dry_run_of
+        ))
         .routes(routes!(tokens::create_token, tokens::list_tokens))
         .routes(routes!(tokens::read_token, tokens::revoke_token))
         .routes(routes!(tenants::create_tenant))

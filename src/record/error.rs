@@ -11,6 +11,7 @@ use crate::vault::VaultError;
 use onrecord_core::chain::Fault;
 use onrecord_core::digest::Hash;
 use onrecord_core::id::{RunId, TenantId};
+use onrecord_core::timestamp::Timestamp;
 use std::sync::Arc;
 
 /// Why a request was not carried out.
@@ -49,6 +50,18 @@ pub enum RecordError {
         /// Index of the entry.
         index: u64,
     },
+    /// The payload expired.
+    #[error("payload {commit} expired under {policy}{}", expired_where(*.at, *.index))]
+    Expired {
+        /// The commitment.
+        commit: Hash,
+        /// `SCHEDULE@VERSION`.
+        policy: String,
+        /// When it expired, or where it is erased, when that was certified.
+        at: Timestamp,
+        /// Index of the ledger's entry that certifies it; `None` where it is not erased yet.
+        index: Option<u64>,
+    },
     /// The payload was never sent.
     #[error("payload {commit} was kept by its agent, which sent the commitment alone")]
     NotKept {
@@ -69,6 +82,29 @@ pub enum RecordError {
         /// What it is for.
         matter: String,
     },
+    /// Something of it has to be kept for longer.
+    #[error("tier {tier} of run {run} is kept until {until} under {schedule}")]
+    Floor {
+        /// The run.
+        run: RunId,
+        /// The tier.
+        tier: i16,
+        /// Until when, in words.
+        until: String,
+        /// `SCHEDULE@VERSION`.
+        schedule: String,
+    },
+    /// A document that is no retention policy.
+    #[error("{detail}")]
+    BadPolicy {
+        /// Where in the document.
+        pointer: String,
+        /// What is wrong there.
+        detail: String,
+    },
+    /// The tenant's retention policy has no such version.
+    #[error("there is no version {0} of the retention policy")]
+    NoPolicy(u64),
     /// No such erasure in the tenant.
     #[error("there is no erasure {0}")]
     NoErasure(RunId),
@@ -307,6 +343,15 @@ pub enum RecordError {
     /// A task of ours ended without an answer.
     #[error("the work was cut off; whether it was done is not known")]
     CutOff,
+}
+
+fn expired_where(at: Timestamp, index: Option<u64>) -> String {
+    match index {
+        Some(index) => {
+            format!(" and was erased at {at}; entry {index} of the ledger is its certificate")
+        }
+        None => format!(" at {at}; it is about to be erased, and has no certificate yet"),
+    }
 }
 
 /// Commits a write. An answer that is lost leaves it open whether it was done; its writer finds out with its key.

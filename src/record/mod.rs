@@ -42,6 +42,7 @@ pub(crate) use error::commit;
 pub(crate) use head::sign as sign_head;
 pub(crate) use open::state_of;
 pub(crate) use people::PersonRow;
+pub(crate) use place::STORE_ID;
 pub(crate) use prepare::offload;
 pub(crate) use rotate::Rotations;
 pub(crate) use signing_keys::{NewAgentKey, SigningKeyRow, SigningKeys};

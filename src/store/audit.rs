@@ -134,7 +134,7 @@ pub(crate) struct PayloadRow {
     pub(crate) length: i32,
 }
 
-/// A version of a document that a tenant signed: its rules of redaction, or its settings.
+/// A version of a document that a tenant signed: its rules of redaction, its settings, or its retention policy.
 pub(crate) struct DocumentRow {
     pub(crate) version: i64,
     pub(crate) index: i64,
@@ -281,6 +281,17 @@ impl Reader {
     pub(crate) async fn settings(&mut self) -> Result<Vec<DocumentRow>, StoreError> {
         self.documents(
             "select * from settings where tenant = current_setting('onrecord.tenant') order by version",
+        )
+        .await
+    }
+
+    /// All versions of the tenant's retention policy.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn retention_policies(&mut self) -> Result<Vec<DocumentRow>, StoreError> {
+        self.documents(
+            "select * from retention_policies where tenant = current_setting('onrecord.tenant') order by version",
         )
         .await
     }

@@ -8,7 +8,7 @@ use sqlx::migrate::Migrator;
 use sqlx::{Connection as _, PgConnection};
 
 /// Tables of evidence with triggers that refuse a change to their owner too.
-const GUARDED: [&str; 14] = [
+const GUARDED: [&str; 16] = [
     "frames",
     "ledger_entries",
     "ledger_nodes",
@@ -17,6 +17,8 @@ const GUARDED: [&str; 14] = [
     "run_facts",
     "run_nodes",
     "settings",
+    "retention_policies",
+    "erased_payloads",
     "cosignatures",
     "cosigned_checkpoints",
     "cosigned_proofs",

@@ -46,6 +46,7 @@ mod query_command;
 mod reading;
 mod releases;
 mod reports;
+mod retention;
 mod rewinds;
 mod rotation;
 mod running;

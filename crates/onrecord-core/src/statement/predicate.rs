@@ -706,7 +706,7 @@ impl Predicate {
             Self::Rewind(rewind) => !rewind.published.is_empty(),
             Self::Disposal(disposal) => matches!(
                 disposal.scope.as_str(),
-                "payloads" | "subject" | "tier" | "tenant"
+                "payloads" | "subject" | "tier" | "tenant" | "expiry"
             ),
             Self::Hold(hold) => hold
                 .with
