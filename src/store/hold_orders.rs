@@ -1,9 +1,9 @@
 //! Orders of holds: what was ordered, what it found, and how far that is.
 
-use super::search::condition::{Condition, Scope};
 use super::holds::requested;
 use super::id::Uuid;
 use super::people::actor;
+use super::search::condition::{Condition, Scope};
 use super::time::Time;
 use super::{StoreError, Tx, contradiction, unsigned};
 use onrecord_core::frame::Actor;

@@ -30,16 +30,22 @@ pub async fn many(api: &Api, count: usize) {
         let mut add = |frame: Value| lines.push_str(&format!("{frame}\n"));
         for m in 0..n % 3 {
             add(json!({"kind": "turn", "body": {"model": format!("model-{}", (n + m) % 4)}}));
-            add(json!({"kind": "tool_call", "body": {"name": format!("tool {}", n % 7)},
+            add(
+                json!({"kind": "tool_call", "body": {"name": format!("tool {}", n % 7)},
                 "payloads": [{"name": "arguments", "text": "x", "tier": n % 4}],
-                "result": {"body": {"exit": 0}}}));
+                "result": {"body": {"exit": 0}}}),
+            );
         }
         if n % 4 == 2 {
             let text = "password: AKIAIOSFODNN7EXAMPLE";
-            add(json!({"kind": "observation", "body": {"n": n}, "payloads": [{"name": "seen", "text": text}]}));
+            add(
+                json!({"kind": "observation", "body": {"n": n}, "payloads": [{"name": "seen", "text": text}]}),
+            );
         }
         if n % 5 == 1 {
-            add(json!({"kind": "file_version", "body": {"path": format!("src/{n}.rs"), "status": "modified"}}));
+            add(
+                json!({"kind": "file_version", "body": {"path": format!("src/{n}.rs"), "status": "modified"}}),
+            );
         }
         if !lines.is_empty() {
             for line in api.frames(&run, lines).await {
@@ -139,7 +145,10 @@ fn of_frame(frame: &Value) -> Row {
         say(field, Some(frame[field].clone()));
     }
     say("key", text_of(&frame["key"]));
-    say("turn", frame["turn"].is_u64().then(|| frame["turn"].clone()));
+    say(
+        "turn",
+        frame["turn"].is_u64().then(|| frame["turn"].clone()),
+    );
     let links = frame["links"].as_array().into_iter().flatten();
     let mut answers = links.filter(|link| link["rel"] == "answers" && link["seq"].is_u64());
     say("answers", answers.next().map(|link| link["seq"].clone()));
@@ -164,13 +173,27 @@ async fn everything(api: &Api) -> (Vec<Row>, Vec<Row>) {
     let (mut runs, mut frames) = (Vec::new(), Vec::new());
     for run in walk(api, "runs", "", 500, async || {}).await {
         let mut row = Row::new();
-        for field in ["run", "run_no", "status", "outcome", "size", "erased", "opened_at", "last_at", "sealed_at"] {
+        for field in [
+            "run",
+            "run_no",
+            "status",
+            "outcome",
+            "size",
+            "erased",
+            "opened_at",
+            "last_at",
+            "sealed_at",
+        ] {
             let value = &run[field];
             let values = (!value.is_null()).then(|| value.clone());
             row.insert(field.to_owned(), values.into_iter().collect());
         }
         let id = run["run"].as_str().unwrap();
-        let lines = api.get(&format!("/v1/runs/{id}/frames?limit=1000")).await.is(200).lines();
+        let lines = api
+            .get(&format!("/v1/runs/{id}/frames?limit=1000"))
+            .await
+            .is(200)
+            .lines();
         let said: Vec<Row> = lines.iter().map(of_frame).collect();
         let mut say = |field: &str, value: &Value| {
             let values = row.entry(field.to_owned()).or_default();
@@ -179,8 +202,20 @@ async fn everything(api: &Api) -> (Vec<Row>, Vec<Row>) {
             }
         };
         for frame in &said {
-            for field in ["model", "tool", "gate", "gate.verdict", "gate.failed", "kind", "file"] {
-                frame.get(field).into_iter().flatten().for_each(|value| say(field, value));
+            for field in [
+                "model",
+                "tool",
+                "gate",
+                "gate.verdict",
+                "gate.failed",
+                "kind",
+                "file",
+            ] {
+                frame
+                    .get(field)
+                    .into_iter()
+                    .flatten()
+                    .for_each(|value| say(field, value));
             }
         }
         for frame in &lines {
@@ -194,7 +229,9 @@ async fn everything(api: &Api) -> (Vec<Row>, Vec<Row>) {
         }
         let session = &lines[0]["body"];
         for field in ["agent", "release", "profile"] {
-            text_of(&session[field]).iter().for_each(|value| say(field, value));
+            text_of(&session[field])
+                .iter()
+                .for_each(|value| say(field, value));
         }
         let labels = session["labels"].as_array().into_iter().flatten();
         labels.for_each(|label| say("label", label));
@@ -343,7 +380,12 @@ pub fn filtered(filter: &str) -> String {
 /// What tells a row from all others.
 fn names(rows: &[Value]) -> Vec<(String, u64)> {
     rows.iter()
-        .map(|row| (row["run"].as_str().unwrap().to_owned(), row["seq"].as_u64().unwrap_or(0)))
+        .map(|row| {
+            (
+                row["run"].as_str().unwrap().to_owned(),
+                row["seq"].as_u64().unwrap_or(0),
+            )
+        })
         .collect()
 }
 
@@ -358,7 +400,13 @@ fn names_of(rows: &[Row]) -> BTreeSet<(String, u64)> {
 }
 
 /// Random filters, in both orders and pages of several sizes, find what a naive reader finds.
-async fn agree(api: &Api, resource: &str, fields: Vec<(String, Type)>, rows: &[Row], rounds: usize) {
+async fn agree(
+    api: &Api,
+    resource: &str,
+    fields: Vec<(String, Type)>,
+    rows: &[Row],
+    rounds: usize,
+) {
     let all = names(&walk(api, resource, &filtered("run is set"), 500, async || {}).await);
     assert_eq!(all.iter().cloned().collect::<BTreeSet<_>>(), names_of(rows));
     assert_eq!(all.len(), rows.len(), "each once");
@@ -369,7 +417,11 @@ async fn agree(api: &Api, resource: &str, fields: Vec<(String, Type)>, rows: &[R
         let model = models.new_tree(&mut runner).unwrap().current();
         let true_of = rows.iter().filter(|row| model.is_true(row)).cloned();
         let expected = names_of(&true_of.collect::<Vec<_>>());
-        let mut expected: Vec<_> = all.iter().filter(|name| expected.contains(name)).cloned().collect();
+        let mut expected: Vec<_> = all
+            .iter()
+            .filter(|name| expected.contains(name))
+            .cloned()
+            .collect();
         let mut query = filtered(&model.text());
         if round % 3 == 0 {
             query.push_str("&order=asc");
@@ -391,7 +443,9 @@ async fn agree(api: &Api, resource: &str, fields: Vec<(String, Type)>, rows: &[R
 }
 
 fn named(fields: &[(&str, Type)], prefix: &str) -> Vec<(String, Type)> {
-    let named = fields.iter().map(|(name, kind)| (format!("{prefix}{name}"), *kind));
+    let named = fields
+        .iter()
+        .map(|(name, kind)| (format!("{prefix}{name}"), *kind));
     named.collect()
 }
 
