@@ -27,16 +27,16 @@ left join (
   from frames where kind_no in (4, 5) group by run
 ) as calls using (run),
 lateral (values
-  ('use_ended', not use_ended),
-  ('agent', not agent),
-  ('release', not release),
-  ('purpose', not purpose),
-  ('model', models and not model),
-  ('decision', not decision),
-  ('oversight', not oversight),
-  ('tool_results', not coalesce(answered, true)),
-  ('verification', not verification),
-  ('outcome', not outcome)
+  ('use_ended', not said.use_ended),
+  ('agent', not said.agent),
+  ('release', not said.release),
+  ('purpose', not said.purpose),
+  ('model', said.models and not said.model),
+  ('decision', not said.decision),
+  ('oversight', not said.oversight),
+  ('tool_results', not coalesce(calls.answered, true)),
+  ('verification', not said.verification),
+  ('outcome', not said.outcome)
 ) as lacks (fact, so)
 where runs.sealed_at is not null and lacks.so
 on conflict do nothing;

@@ -8,6 +8,7 @@ mod chain;
 mod facts;
 mod found;
 mod ledger;
+mod marks;
 mod nodes;
 mod payloads;
 mod run;

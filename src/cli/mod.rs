@@ -7,6 +7,7 @@ pub mod audit;
 pub mod bench;
 pub mod commit;
 pub mod completions;
+pub mod coverage;
 pub mod demo;
 pub mod doctor;
 pub mod erase;
@@ -23,8 +24,10 @@ pub mod monitor;
 pub mod payload;
 pub mod people;
 pub mod prove;
+pub mod query;
 pub mod redaction;
 pub mod report;
+pub mod retention;
 mod running;
 pub mod runs;
 pub mod scan;
@@ -96,6 +99,8 @@ enum Command {
     Watch(WithServer<watch::WatchArgs>),
     /// List runs, newest first
     Runs(WithServer<runs::RunsArgs>),
+    /// Query runs, frames and payload records for a stated purpose
+    Query(WithServer<query::QueryArgs>),
     /// Show a run as a timeline
     Show(WithServer<show::ShowArgs>),
     /// Follow a run live, until it is sealed
@@ -108,12 +113,16 @@ enum Command {
     Prove(WithServer<prove::ProveArgs>),
     /// Report on a run: how complete its record is, and who had to do with it
     Report(WithServer<report::ReportArgs>),
+    /// Which facts a record of use should have, and whether a run has them
+    Coverage(WithServer<coverage::CoverageArgs>),
     /// Read one payload, for a stated purpose
     Payload(WithServer<payload::PayloadArgs>),
     /// Erase payloads, and get the certificates of it
     Erase(WithServer<erase::EraseArgs>),
     /// Set, release and list holds: what may not be erased
     Hold(WithServer<hold::HoldArgs>),
+    /// How long what is kept: the policy, what would go, and how far the sweeper is
+    Retention(WithServer<retention::RetentionArgs>),
     /// Show, list, export and prove the tenant's ledger
     Ledger(WithServer<ledger::LedgerArgs>),
     /// Print the trust file for the server's keys
@@ -241,6 +250,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             let (args, client) = args.client()?;
             runs::run(args, client).await?;
         }
+        Command::Query(args) => {
+            let (args, client) = args.client()?;
+            query::run(args, client).await?;
+        }
         Command::Show(args) => {
             let (args, client) = args.client()?;
             show::run(args, client).await?;
@@ -265,6 +278,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             let (args, client) = args.client()?;
             report::run(args, client).await?;
         }
+        Command::Coverage(args) => {
+            let (args, client) = args.client()?;
+            coverage::run(args, client).await?;
+        }
         Command::Payload(args) => {
             let (args, client) = args.client()?;
             payload::run(args, client).await?;
@@ -276,6 +293,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Hold(args) => {
             let (args, client) = args.client()?;
             hold::run(args, client).await?;
+        }
+        Command::Retention(args) => {
+            let (args, client) = args.client()?;
+            retention::run(args, client).await?;
         }
         Command::Ledger(args) => {
             let (args, client) = args.client()?;

@@ -6,6 +6,7 @@ use crate::record::read::RunSummary;
 use crate::record::{RecordError, Recorder, commit};
 use crate::store::{self, Tx};
 use onrecord_core::account::{Account, Accounting};
+use onrecord_core::coverage::{Coverage, Required, State};
 use onrecord_core::custody::Custody;
 use onrecord_core::digest::Hash;
 use onrecord_core::frame::Frame;
@@ -46,6 +47,8 @@ pub struct RunReport {
     pub completeness: Option<Completeness>,
     /// What its frames come to.
     pub account: Account,
+    /// Which facts a record of use should have, and whether it has them.
+    pub coverage: Vec<(Required, State)>,
     /// What became of its payloads.
     pub payloads: PayloadStates,
     /// What the ledger says.
@@ -94,7 +97,8 @@ impl Recorder {
             custody.read(*index, envelope);
         }
         let erasures = Erasures::of(&mut tx, tenant, run).await?;
-        let (account, payloads) = account(&mut tx, run, row.chain.size(), &erasures).await?;
+        let (account, coverage, payloads) =
+            account(&mut tx, run, row.chain.size(), &erasures).await?;
         commit(tx).await?;
         Ok(RunReport {
             run: row.into(),
@@ -102,6 +106,7 @@ impl Recorder {
             made_at,
             completeness,
             account,
+            coverage,
             payloads,
             custody,
             sealed_by,
@@ -115,8 +120,9 @@ async fn account(
     run: &RunId,
     size: u64,
     erasures: &Erasures,
-) -> Result<(Account, PayloadStates), RecordError> {
+) -> Result<(Account, Vec<(Required, State)>, PayloadStates), RecordError> {
     let mut accounting = Accounting::new();
+    let mut coverage = Coverage::new();
     let mut states = PayloadStates::default();
     for from in (0..size).step_by(PAGE as usize) {
         let to = size.min(from + PAGE);
@@ -132,6 +138,7 @@ async fn account(
             let frame = Frame::parse(bytes)
                 .map_err(|_| store::contradiction("frames", "bytes", format!("{run}/{seq}")))?;
             accounting.read(&frame);
+            coverage.read(&frame);
             for payload in frame.payloads() {
                 states.count += 1;
                 let erased = erasures.covering(seq, payload.tier, &payload.commit);
@@ -145,5 +152,5 @@ async fn account(
             }
         }
     }
-    Ok((accounting.finish(size), states))
+    Ok((accounting.finish(size), coverage.finish(), states))
 }

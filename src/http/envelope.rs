@@ -3,7 +3,7 @@
 //! One service rather than a stack of layers: each layer clones and boxes all those below it for each request, and
 //! together they cost more than a frame.
 
-use super::problem::Problem;
+use super::problem::{Code, Problem};
 use super::{REQUEST_ID, only_problems};
 use crate::record::Recorder;
 use axum::Router;
@@ -113,6 +113,7 @@ where
             words: self.words.clone(),
         };
         let began = Instant::now();
+        let figures = self.recorder.figures.clone();
         let answer = self.router.call(request);
         let work = async move {
             let mut response = match AssertUnwindSafe(answer).catch_unwind().await {
@@ -121,6 +122,9 @@ where
                 Err(_) => Problem::internal().into_response(),
             };
             finish(response.headers_mut(), id);
+            if let Some(Code(code)) = response.extensions().get() {
+                figures.refuse(code);
+            }
             log(&response, began);
             Ok(response)
         };

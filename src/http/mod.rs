@@ -5,32 +5,45 @@ mod agent_keys;
 mod anchors;
 mod append_frames;
 pub mod body;
+mod counts;
+mod coverage;
 mod encoding;
 mod envelope;
 mod erasures;
 mod export_run;
+mod flags;
 mod follow_run;
 mod frame_stream;
 mod health;
+mod hold_orders;
 mod holds;
 mod ledger;
+mod list_frames;
+mod list_payload_records;
 mod list_runs;
 mod log;
+mod metrics;
 mod open_run;
 mod people;
 mod presentation;
 pub mod problem;
+mod queries;
 mod read_frames;
 mod read_payload;
 mod read_run;
 mod receipt;
 mod redaction;
 mod releases;
+mod replay_quality;
 mod report;
 mod request;
+mod retention;
+mod retention_dry_run;
 mod rotations;
+mod saved_queries;
 mod schema;
 mod seal_run;
+mod search;
 mod serve;
 mod settings;
 mod signature;
@@ -41,11 +54,13 @@ mod verification;
 
 pub use envelope::Envelope;
 pub use follow_run::Streams;
+pub use metrics::serve_metrics;
 pub use serve::serve;
 
 use crate::anchor::Anchors;
 use crate::record::Recorder;
 use crate::retention::erasure::Finality;
+use crate::retention::sweep::SweepLimits;
 use axum::body::Body;
 use axum::http::{HeaderName, Response, StatusCode, header};
 use axum::response::IntoResponse as _;
@@ -78,6 +93,8 @@ pub struct App {
     pub streams: Streams,
     /// When erasures are final.
     pub finality: Finality,
+    /// What bounds the load of the sweeper.
+    pub sweeping: SweepLimits,
     /// Who is told of the ledgers.
     pub anchors: Arc<Anchors>,
 }
@@ -108,7 +125,7 @@ pub const UPLOAD_BYTES: usize = 64 * 1024 * 1024 * 1024;
         (name = "read", description = "What was recorded"),
         (name = "verify", description = "Exports, proofs and checks"),
         (name = "ledger", description = "The tenant's ledger: a transparency log of signed statements"),
-        (name = "retain", description = "Holds and erasures"),
+        (name = "retain", description = "Holds, flags and erasures"),
         (name = "administer", description = "Tokens, tenants, settings, keys and rules of redaction"),
         (name = "operate", description = "Health"),
     ),
@@ -137,6 +154,11 @@ impl Modify for Token {
 fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(open_run::open_run, list_runs::list_runs))
+        .routes(routes!(list_frames::list_frames))
+        .routes(routes!(list_payload_records::list_payload_records))
+        .routes(routes!(counts::count_runs))
+        .routes(routes!(counts::count_frames))
+        .routes(routes!(counts::count_payload_records))
         .routes(routes!(read_run::read_run))
         .routes(routes!(
             append_frames::append_frames,
@@ -151,16 +173,32 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(verification::verify_run))
         .routes(routes!(report::report_run))
         .routes(routes!(report::print_run))
+        .routes(routes!(coverage::cover_run))
+        .routes(routes!(coverage::cover_runs))
+        .routes(routes!(replay_quality::measure_replays))
         .routes(routes!(verification::prove_turn))
         .routes(routes!(verification::prove_frame))
         .routes(routes!(verification::verify_file))
         .routes(routes!(verification::read_trust))
         .routes(routes!(holds::set_hold, holds::list_holds))
-        .routes(routes!(holds::release_hold))
+        .routes(routes!(holds::release_hold, holds::keep_hold))
+        .routes(routes!(hold_orders::list_orders))
+        .routes(routes!(hold_orders::read_order))
+        .routes(routes!(hold_orders::release_order, hold_orders::keep_order))
+        .routes(routes!(flags::set_flag, flags::list_flags))
+        .routes(routes!(flags::clear_flag))
         .routes(routes!(erasures::erase, erasures::list_erasures))
         .routes(routes!(erasures::read_erasure))
         .routes(routes!(erasures::read_certificate))
         .routes(routes!(erasures::read_entries))
+        .routes(routes!(retention::read_policy, retention::change_policy))
+        .routes(routes!(retention::list_presets))
+        .routes(routes!(retention::read_retention))
+        .routes(routes!(retention::sweep))
+        .routes(routes!(
+            retention_dry_run::dry_run,
+            retention_dry_run::dry_run_of
+        ))
         .routes(routes!(tokens::create_token, tokens::list_tokens))
         .routes(routes!(tokens::read_token, tokens::revoke_token))
         .routes(routes!(tenants::create_tenant))
@@ -187,6 +225,14 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(log::read_checkpoint))
         .route("/t/{log}/tile/{level}/{*index}", get(log::read_tile))
         .route("/t/{log}/tile/entries/{*index}", get(log::read_entry_tile))
+        .routes(routes!(queries::list_queries))
+        .routes(routes!(queries::forget_query))
+        .routes(routes!(saved_queries::list_saved_queries))
+        .routes(routes!(
+            saved_queries::read_saved_query,
+            saved_queries::save_query,
+            saved_queries::remove_saved_query
+        ))
         .routes(routes!(settings::read_settings, settings::change_settings))
         .routes(routes!(health::live))
         .routes(routes!(health::ready))

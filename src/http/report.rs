@@ -3,6 +3,7 @@
 mod page;
 
 use super::App;
+use super::coverage;
 use super::problem::Problem;
 use super::request::{Authenticated, RunPath};
 use crate::access::Caller;
@@ -79,7 +80,7 @@ pub(crate) async fn print_run(
     Ok((headers, page::page(&report)).into_response())
 }
 
-async fn report(app: &App, caller: Caller, run: RunId) -> Result<RunReport, Problem> {
+pub(super) async fn report(app: &App, caller: Caller, run: RunId) -> Result<RunReport, Problem> {
     // It reads all of the run, as a verification does.
     let Ok(_one) = app.verifications.try_acquire() else {
         return Err(Problem::busy());
@@ -194,6 +195,7 @@ fn body(report: &RunReport) -> Value {
             "signed": report.account.signed,
             "unsigned": report.account.unsigned,
         },
+        "coverage": coverage::facts(&report.coverage),
         "custody": {
             "recorded": report.account.writers,
             "sealed_by": report.sealed_by,

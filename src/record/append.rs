@@ -13,6 +13,7 @@ use crate::store;
 use onrecord_core::digest::Hash;
 use onrecord_core::id::{RunId, TenantId};
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::sync::oneshot;
 
 /// What a writer does where the queue is full.
@@ -65,13 +66,13 @@ impl Recorder {
                 conditions: conditions.clone(),
                 answer,
             };
+            let began = Instant::now();
             self.sequencer
                 .submit(submission, when_full == WhenFull::Wait)
                 .await?;
-            match answered
-                .await
-                .unwrap_or(Answer::Refused(RecordError::Unknown))
-            {
+            let answer = answered.await;
+            self.figures.appends.took(began.elapsed());
+            match answer.unwrap_or(Answer::Refused(RecordError::Unknown)) {
                 Answer::Each(each) => outcomes = each,
                 Answer::Refused(error) => return Err(error),
                 // Something of the run was erased meanwhile. Each time it takes an erasure, so that it comes to an end.

@@ -8,6 +8,7 @@ pub mod append;
 mod company;
 mod dry_run;
 mod error;
+pub(crate) mod figures;
 pub mod follow;
 mod group;
 mod head;
@@ -20,6 +21,7 @@ mod people;
 mod place;
 mod prepare;
 pub mod present;
+pub mod query;
 mod queue;
 pub mod read;
 mod redaction;
@@ -41,7 +43,7 @@ pub(crate) use error::commit;
 pub(crate) use head::sign as sign_head;
 pub(crate) use open::{session_body, state_of};
 pub(crate) use people::PersonRow;
-pub(crate) use place::{close_turn, place};
+pub(crate) use place::{STORE_ID, close_turn, place};
 pub(crate) use prepare::offload;
 pub(crate) use rotate::Rotations;
 pub(crate) use signing_keys::{NewAgentKey, SigningKeyRow, SigningKeys};
@@ -80,6 +82,8 @@ pub struct Shared {
     /// Tenants whose rotation this process works on.
     rotating: Mutex<BTreeSet<TenantId>>,
     followed: follow::Followed,
+    /// What this process counts of its own work.
+    pub(crate) figures: Arc<figures::Figures>,
     sequencer: Sequencer,
     joint: joint::Joint,
     tokens: Tokens,
@@ -124,8 +128,9 @@ impl Recorder {
         limits: QueueLimits,
     ) -> Self {
         let followed = follow::Followed::default();
+        let figures = Arc::new(figures::Figures::default());
         Self(Arc::new(Shared {
-            sequencer: Sequencer::start(&store, &followed, limits),
+            sequencer: Sequencer::start(&store, &followed, &figures, limits),
             joint: joint::Joint::default(),
             tokens: Tokens::new(store.clone()),
             agents: Agents::new(store.clone()),
@@ -136,6 +141,7 @@ impl Recorder {
             stopping: CancellationToken::new(),
             rotating: Mutex::default(),
             followed,
+            figures,
             run_keys: Mutex::new(LruCache::new(OPEN_KEYS)),
             rewound: RwLock::default(),
             witnessed: AtomicBool::new(false),

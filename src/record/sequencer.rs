@@ -8,6 +8,7 @@
 
 use super::RecordError;
 use super::company::{self, Company};
+use super::figures::Figures;
 use super::follow::{Followed, Progress};
 use super::group::{Group, Tried, gather, locked_chains, place_all};
 use super::head_cache::Heads;
@@ -82,12 +83,18 @@ impl Shared {
 
 impl Sequencer {
     /// Starts it over a database.
-    pub(super) fn start(store: &Store, followed: &Followed, limits: QueueLimits) -> Self {
+    pub(super) fn start(
+        store: &Store,
+        followed: &Followed,
+        figures: &Arc<Figures>,
+        limits: QueueLimits,
+    ) -> Self {
         let limits = QueueLimits {
             frames: limits.frames / LANES,
             bytes: limits.bytes / LANES,
         };
-        let lanes = (0..LANES).map(|_| Lane::start(store, followed.clone(), limits));
+        let lane = |_| Lane::start(store, followed.clone(), figures.clone(), limits);
+        let lanes = (0..LANES).map(lane);
         Self {
             lanes: lanes.collect(),
         }
@@ -122,6 +129,12 @@ impl Sequencer {
         self.lane(&submission.run).submit(submission, wait).await
     }
 
+    /// Submissions that wait to be written.
+    pub(super) fn queued(&self) -> usize {
+        let lanes = self.lanes.iter();
+        lanes.map(|lane| lane.shared.waiting().queue.len()).sum()
+    }
+
     /// Takes nothing more, and ends when everybody who waits has an answer.
     pub(super) async fn drain(&self) {
         self.lanes.iter().for_each(Lane::close);
@@ -147,7 +160,12 @@ impl Drop for Sequencer {
 }
 
 impl Lane {
-    fn start(store: &Store, followed: Followed, limits: QueueLimits) -> Self {
+    fn start(
+        store: &Store,
+        followed: Followed,
+        figures: Arc<Figures>,
+        limits: QueueLimits,
+    ) -> Self {
         let shared = Arc::new(Shared {
             queue: Mutex::new(Waiting {
                 queue: Queue::new(limits),
@@ -162,6 +180,7 @@ impl Lane {
             shared: shared.clone(),
             writer: Writer::new(store),
             followed,
+            figures,
             clock: None,
             keys_sought_until: None,
             company: Company::default(),
@@ -224,6 +243,7 @@ struct Work {
     shared: Arc<Shared>,
     writer: Writer,
     followed: Followed,
+    figures: Arc<Figures>,
     /// The database's clock at a moment of this process's: carried forward without asking again.
     clock: Option<(Timestamp, Instant)>,
     /// Until when keys are looked for before they are written.
@@ -305,7 +325,11 @@ impl Work {
         let began = Instant::now();
         let work = self.write(&mut groups, lock, &mut tried, &mut sent);
         match tokio::time::timeout(BATCH_TIME, work).await {
-            Ok(Ok(())) => self.company.written(began.elapsed()),
+            Ok(Ok(())) => {
+                let took = began.elapsed();
+                self.company.written(took);
+                self.figures.batches.took(took);
+            }
             Ok(Err(failed)) => self.failed(&mut groups, tried, sent, failed).await,
             Err(_) => {
                 let failed = Failed::from(StoreError::timed_out());
@@ -406,6 +430,7 @@ impl Work {
     fn settle(&self, group: &mut Group, one: Tried, lock: bool, (moved, known): (bool, bool)) {
         group.tries += 1;
         if moved {
+            self.figures.frames.add(one.frames.len() as u64);
             self.shared.heads.said(&group.run, one.facts());
             let progress = Progress {
                 size: one.chain.size(),

@@ -224,7 +224,8 @@ impl Composing {
             nodes: store::run_nodes::completed(empty.tree(), &self.frames),
             chain: self.chain,
             frames: self.frames,
-            at,
+            // Statements of others come between its last frame and its seal.
+            at: sealed_at.unwrap_or(at),
         };
         let facts = closed.frames.iter().flat_map(|frame| &frame.facts.of_run);
         let facts: BTreeSet<&Fact> = facts.collect();

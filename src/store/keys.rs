@@ -3,6 +3,7 @@
 //! Whoever has a connection to them waits for none to the evidence, so that nobody waits in a circle.
 
 use super::id::Uuid;
+use super::permit::Certified;
 use super::time::Time;
 use super::{Store, StoreError, Tx, unsigned};
 use crate::vault::WrappedRunKey;
@@ -144,9 +145,20 @@ impl Store {
 }
 
 impl Store {
-    /// Removes the keys of a tier of a run that are older than a version, durable when this returns. Then none is wrapped by an
-    /// epoch that is newer than the one that this returns.
+    /// Removes the keys of a tier of a run that are older than a version, durable when this returns: what they wrap still is
+    /// erased with them. Then none is wrapped by an epoch that is newer than the one that this returns.
     pub(crate) async fn remove_run_keys(
+        &self,
+        tenant: &TenantId,
+        part: &Certified,
+        version: i16,
+    ) -> Result<i32, StoreError> {
+        self.remove_outlived_run_keys(tenant, part.run(), part.tier(), version)
+            .await
+    }
+
+    /// The same of keys that wrap nothing any longer: all that they had wrapped was wrapped again, and nothing is erased.
+    pub(crate) async fn remove_outlived_run_keys(
         &self,
         tenant: &TenantId,
         run: &RunId,

@@ -637,7 +637,9 @@ async fn erasures_under_a_hold_and_keys_after_their_end_are_seen_in_the_ledger()
         at,
         by: by.clone(),
         matter: "case-7".to_owned(),
+        reason: None,
         run: None,
+        with: None,
     };
     entries.push(operator.sign(&Predicate::Hold(hold), None));
     let erasure = Erasure {

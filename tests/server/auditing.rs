@@ -158,7 +158,19 @@ async fn nothing_is_found_where_everything_is_as_it_was_recorded() {
 /// What is done, and code, table and column of a finding that there has to be.
 type Alteration = (&'static str, (&'static str, &'static str, &'static str));
 
-const FRAMES: [Alteration; 13] = [
+const FRAMES: [Alteration; 16] = [
+    (
+        "update frames set name = 'rm' where run = SEALED and seq = 3",
+        ("column", "frames", "name"),
+    ),
+    (
+        "update frames set name = null where run = SEALED and seq = 3",
+        ("column", "frames", "name"),
+    ),
+    (
+        "update frames set verdict = 1 where run = OPEN and seq = 2",
+        ("column", "frames", "verdict"),
+    ),
     (
         "update frames set bytes = replace(convert_from(bytes, 'UTF8'), '\"name\":\"sh\"', '\"name\":\"rm\"')::bytea where run = SEALED and seq = 3",
         ("frame_prev", "frames", "bytes"),
@@ -213,7 +225,35 @@ const FRAMES: [Alteration; 13] = [
     ),
 ];
 
-const RUNS: [Alteration; 24] = [
+const RUNS: [Alteration; 31] = [
+    (
+        "update run_facts set value = 'rm' where run = SEALED and field = 6",
+        ("row_surplus", "run_facts", "value"),
+    ),
+    (
+        "update run_facts set value = 'rm' where run = SEALED and field = 6",
+        ("row_missing", "run_facts", "value"),
+    ),
+    (
+        "delete from run_facts where run = OPEN and field = 10 and value = 'observation'",
+        ("row_missing", "run_facts", "value"),
+    ),
+    (
+        "delete from run_facts where run = SEALED and field = 15 and value = 'verification'",
+        ("row_missing", "run_facts", "value"),
+    ),
+    (
+        "insert into run_facts (run, field, tenant, value) values (OPEN, 15, TENANT, 'outcome')",
+        ("row_surplus", "run_facts", "value"),
+    ),
+    (
+        "update run_facts set tenant = 't_0000000000000000' where run = OPEN and field = 10 and value = 'observation'",
+        ("column", "run_facts", "tenant"),
+    ),
+    (
+        "insert into run_facts (run, field, tenant, value) values (gen_random_uuid(), 4, TENANT, 'x')",
+        ("row_surplus", "run_facts", "run"),
+    ),
     (
         "update run_nodes set hash = sha256('x') where run = FORENSIC",
         ("column", "run_nodes", "hash"),
@@ -416,7 +456,8 @@ const OTHERS: [Alteration; 20] = [
     ("insert into payloads (run, commit, tenant, seq, place, media, tier, size, wrapped_dek, ciphertext) select gen_random_uuid(), commit, tenant, seq, 0, media, tier, size, wrapped_dek, ciphertext from payloads where run = OPEN", ("row_surplus", "payloads", "run")),
 ];
 
-const TABLES: [&str; 11] = [
+const TABLES: [&str; 12] = [
+    "run_facts",
     "frames",
     "runs",
     "payloads",

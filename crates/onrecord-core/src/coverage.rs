@@ -119,6 +119,20 @@ impl Required {
         Self::Retention,
     ];
 
+    /// Those that are known of a sealed run without its frames ([`Known::missing`]); the others are in the full reading only.
+    pub const AT_SEAL: [Self; 10] = [
+        Self::UseEnded,
+        Self::Agent,
+        Self::Release,
+        Self::Purpose,
+        Self::Model,
+        Self::Decision,
+        Self::Oversight,
+        Self::ToolResults,
+        Self::Verification,
+        Self::Outcome,
+    ];
+
     /// The word in reports and filters.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -210,11 +224,6 @@ impl Required {
                 "session.body.retention, which the store adds where the writer leaves it out"
             }
         }
-    }
-
-    /// Whether it is known of a sealed run without its frames ([`Known::missing`]). The others are in the full reading only.
-    pub fn is_known_at_the_seal(self) -> bool {
-        Known::default().state(self).is_some()
     }
 }
 

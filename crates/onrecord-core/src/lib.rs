@@ -23,6 +23,7 @@ pub mod limits;
 pub mod merkle;
 pub mod note;
 pub mod payload;
+pub mod pins;
 pub mod receipt;
 pub mod statement;
 pub mod submitted;

@@ -15,7 +15,7 @@ use tokio::process::{Child, ChildStderr, Command};
 
 /// Variables that would lead the private server to data, keys or an address that are not its own, or that an option of
 /// this command says.
-const FOREIGN: [&str; 11] = [
+const FOREIGN: [&str; 12] = [
     "DATABASE_URL",
     "ONRECORD_KEY_DATABASE_URL",
     "CREDENTIALS_DIRECTORY",
@@ -24,6 +24,7 @@ const FOREIGN: [&str; 11] = [
     "ONRECORD_ROOT_KEY",
     "ONRECORD_ROOT_KEY_TRANSIT",
     "ONRECORD_LISTEN",
+    "ONRECORD_METRICS_LISTEN",
     "ONRECORD_LOG_JSON",
     "ONRECORD_REDACTION",
     "ONRECORD_REDACT_LITERALS",

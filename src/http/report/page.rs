@@ -3,6 +3,7 @@
 use super::{LIMITS, remarks};
 use crate::export::RunReport;
 use onrecord_core::account::Calls;
+use onrecord_core::coverage::State;
 use onrecord_core::digest::Hash;
 use onrecord_core::frame::Actor;
 use std::collections::BTreeSet;
@@ -50,12 +51,36 @@ pub(super) fn page(report: &RunReport) -> String {
     identity(&mut out, report);
     completeness(&mut out, report);
     custody(&mut out, report);
+    coverage(&mut out, report);
     out.push_str("<h2>What this does not show</h2>\n<ul>\n");
     for limit in LIMITS {
         let _ = writeln!(out, "<li>{}</li>", text(&limit));
     }
     out.push_str("</ul>\n</main>\n</body>\n</html>\n");
     out
+}
+
+fn coverage(out: &mut String, report: &RunReport) {
+    out.push_str(
+        "<h2>What a record of use should have</h2>\n<p class=\"aside\">In the style of Article 12 of Regulation (EU) \
+         2024/1689; no legal advice.</p>\n<table>\n<thead><tr><th>Fact</th><th>State</th><th>First frame</th>\
+         <th>Source</th><th>How it is recorded</th></tr></thead>\n<tbody>\n",
+    );
+    for (fact, state) in &report.coverage {
+        let first = match state {
+            State::Recorded { seq } => seq.to_string(),
+            _ => String::new(),
+        };
+        let _ = writeln!(
+            out,
+            "<tr><th>{}</th><td>{}</td><td class=\"number\">{first}</td><td>{}</td><td>{}</td></tr>",
+            fact.as_str().replace('_', " "),
+            state.as_str().replace('_', " "),
+            text(&fact.source()),
+            text(&fact.how()),
+        );
+    }
+    out.push_str("</tbody>\n</table>\n");
 }
 
 fn identity(out: &mut String, report: &RunReport) {

@@ -2,7 +2,7 @@
 
 use super::{
     BadStatement, DISPOSAL_SUBJECT, FRAMES_SUBJECT, MANIFEST_SUBJECT, PREDICATE_HOST,
-    PREDICATE_VERSION, STATEMENT_TYPE, Signed, malformed,
+    PREDICATE_VERSION, QUERY_SUBJECT, Query, STATEMENT_TYPE, Signed, malformed,
 };
 use crate::chain::genesis;
 use crate::digest::Hash;
@@ -218,6 +218,13 @@ pub struct Hold {
     pub by: Actor,
     /// The matter that it is for.
     pub matter: String,
+    /// Why.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub reason: Option<String>,
     /// The run; absent for the whole tenant.
     #[serde(
         default,
@@ -225,6 +232,52 @@ pub struct Hold {
         skip_serializing_if = "Option::is_none"
     )]
     pub run: Option<RunId>,
+    /// The second person of a release that takes two.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub with: Option<Actor>,
+}
+
+/// Whether a flag is put on a run or taken off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FlagAction {
+    /// Put on.
+    Set,
+    /// Taken off.
+    Cleared,
+}
+
+/// `flag`: somebody marked a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flag {
+    /// Which of the two.
+    pub action: FlagAction,
+    /// When.
+    pub at: Timestamp,
+    /// Who.
+    pub by: Actor,
+    /// The flag.
+    pub flag: String,
+    /// The incident that it is about.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub incident: Option<String>,
+    /// Why.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub reason: Option<String>,
+    /// The run.
+    pub run: RunId,
 }
 
 /// `erasure`: the keys of payloads were destroyed.
@@ -489,6 +542,8 @@ predicates! {
     Key = "key",
     /// A hold was set or released.
     Hold = "hold",
+    /// A flag was put on a run or taken off.
+    Flag = "flag",
     /// Payloads were erased.
     Erasure = "erasure",
     /// How far an erasure is.
@@ -497,6 +552,8 @@ predicates! {
     Access = "access",
     /// A bundle was made.
     Export = "export",
+    /// A question was asked over many runs.
+    Query = "query",
     /// A policy changed.
     Policy = "policy",
     /// The ledger goes on from before what was published.
@@ -514,10 +571,12 @@ impl Predicate {
             Self::RunSeal(one) => one.sealed_at,
             Self::Key(one) => one.at,
             Self::Hold(one) => one.at,
+            Self::Flag(one) => one.at,
             Self::Erasure(one) => one.at,
             Self::Disposal(one) => one.at,
             Self::Access(one) => one.at,
             Self::Export(one) => one.at,
+            Self::Query(one) => one.at,
             Self::Policy(one) => one.at,
             Self::Rewind(one) => one.at,
             Self::Release(one) => one.at,
@@ -531,12 +590,14 @@ impl Predicate {
             Self::RunHead(one) => Some(&one.state.run),
             Self::RunSeal(one) => Some(&one.state.run),
             Self::Hold(one) => one.run.as_ref(),
+            Self::Flag(one) => Some(&one.run),
             Self::Erasure(one) => Some(&one.state.run),
             Self::Access(one) => Some(&one.run),
             Self::Export(one) => Some(&one.run),
             Self::Key(_)
             | Self::Disposal(_)
             | Self::Policy(_)
+            | Self::Query(_)
             | Self::Rewind(_)
             | Self::Release(_) => None,
         }
@@ -546,10 +607,12 @@ impl Predicate {
     fn by(&self) -> Option<&Actor> {
         match self {
             Self::Hold(one) => Some(&one.by),
+            Self::Flag(one) => Some(&one.by),
             Self::Erasure(one) => Some(&one.by),
             Self::Disposal(one) => Some(&one.by),
             Self::Access(one) => Some(&one.by),
             Self::Export(one) => Some(&one.by),
+            Self::Query(one) => Some(&one.by),
             Self::Policy(one) => Some(&one.by),
             Self::Rewind(one) => Some(&one.by),
             Self::Release(one) => Some(&one.by),
@@ -592,6 +655,7 @@ impl Predicate {
                 Some(run) => of_run(run),
                 None => of_tenant(),
             }),
+            Self::Flag(flag) => Some(of_run(&flag.run)),
             Self::Rewind(_) => Some(of_tenant()),
             Self::Erasure(erasure) => Some(of_run(&erasure.state.run)),
             Self::Access(access) => Some(of_run(&access.run)),
@@ -605,6 +669,7 @@ impl Predicate {
             Self::RunOpen(_) | Self::RunHead(_) | Self::RunSeal(_) => Some(FRAMES_SUBJECT),
             Self::Export(_) => Some(MANIFEST_SUBJECT),
             Self::Disposal(_) => Some(DISPOSAL_SUBJECT),
+            Self::Query(_) => Some(QUERY_SUBJECT),
             _ => None,
         };
         if name.is_some_and(|name| name != signed.subject) {
@@ -641,9 +706,13 @@ impl Predicate {
             Self::Rewind(rewind) => !rewind.published.is_empty(),
             Self::Disposal(disposal) => matches!(
                 disposal.scope.as_str(),
-                "payloads" | "subject" | "tier" | "tenant"
+                "payloads" | "subject" | "tier" | "tenant" | "expiry"
             ),
-            Self::Hold(_) | Self::Export(_) | Self::Policy(_) => true,
+            Self::Hold(hold) => hold
+                .with
+                .as_ref()
+                .is_none_or(|with| check_actor(with).is_ok()),
+            Self::Flag(_) | Self::Export(_) | Self::Policy(_) | Self::Query(_) => true,
         };
         if fits && self.by().is_none_or(|by| check_actor(by).is_ok()) {
             Ok(())

@@ -1,0 +1,219 @@
+//! `GET /metrics` on a listener of its own: what this process does, in the text format of Prometheus (0.0.4).
+//!
+//! It asks for no token, and says nothing of any tenant: what there is of all of them is summed up. The format is a few lines
+//! of text, so that no crate stands between the numbers and them.
+
+use super::App;
+use crate::listen;
+use crate::record::Recorder;
+use crate::record::figures::{BOUNDS_US, Histogram};
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use std::fmt::{Display, Write as _};
+use std::fs;
+use std::io;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+const MEDIA: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+#[derive(Clone)]
+struct Scraped {
+    recorder: Recorder,
+    /// One at a time asks the database.
+    turn: Arc<Semaphore>,
+}
+
+/// Serves the figures until `shutdown` is there.
+pub async fn serve_metrics(
+    listener: TcpListener,
+    app: &App,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let scraped = Scraped {
+        recorder: app.recorder.clone(),
+        turn: Arc::new(Semaphore::new(1)),
+    };
+    let router = Router::new()
+        .route("/metrics", get(scrape))
+        .with_state(scraped);
+    listen::run(listener, router, shutdown, || {}).await;
+    Ok(())
+}
+
+async fn scrape(State(scraped): State<Scraped>) -> Response {
+    let mut text = Text::default();
+    own(&mut text, &scraped.recorder);
+    process(&mut text);
+    let turn = scraped.turn.try_acquire();
+    let gauges = match &turn {
+        Ok(_) => scraped.recorder.gauges().await.ok(),
+        Err(_) => None,
+    };
+    text.head(
+        "onrecord_up",
+        "gauge",
+        "Whether the database answered this time; without it, what is counted there is left out.",
+    );
+    text.line("onrecord_up", "", u8::from(gauges.is_some()));
+    if let Some(gauges) = gauges {
+        let (tenants, sum) = (gauges.tenants, gauges.sum);
+        for (name, help, value) in [
+            ("onrecord_tenants", "Tenants.", tenants),
+            (
+                "onrecord_ledger_entries",
+                "Entries of all ledgers.",
+                sum.entries,
+            ),
+            (
+                "onrecord_open_runs",
+                "Runs that are not sealed.",
+                sum.open_runs,
+            ),
+            (
+                "onrecord_unstated_runs",
+                "Open runs of which the ledger has not stated all frames.",
+                sum.unstated_runs,
+            ),
+            ("onrecord_holds", "Holds in force.", sum.holds),
+            (
+                "onrecord_erasures_open",
+                "Tiers of runs in which an erasure is not done.",
+                sum.erasing,
+            ),
+            (
+                "onrecord_expired_runs",
+                "Runs of which something has expired that is not erased yet.",
+                sum.expired_runs,
+            ),
+        ] {
+            text.one(name, "gauge", help, value);
+        }
+    }
+    let status = StatusCode::OK;
+    (status, [(header::CONTENT_TYPE, MEDIA)], text.0).into_response()
+}
+
+/// What this process counted.
+fn own(text: &mut Text, recorder: &Recorder) {
+    let figures = &recorder.figures;
+    for (name, help, value) in [
+        (
+            "onrecord_frames_appended_total",
+            "Frames that were appended and are durable.",
+            &figures.frames,
+        ),
+        (
+            "onrecord_runs_opened_total",
+            "Runs that were opened.",
+            &figures.openings,
+        ),
+        (
+            "onrecord_runs_sealed_total",
+            "Runs that were sealed.",
+            &figures.seals,
+        ),
+        (
+            "onrecord_payload_readings_total",
+            "Readings of payloads that were entered into a ledger.",
+            &figures.readings,
+        ),
+    ] {
+        text.one(name, "counter", help, value.value());
+    }
+    text.histogram(
+        "onrecord_append_seconds",
+        "From when frames were handed over until they were durable or refused.",
+        &figures.appends,
+    );
+    text.histogram(
+        "onrecord_batch_seconds",
+        "How long batches of frames took to be written.",
+        &figures.batches,
+    );
+    text.one(
+        "onrecord_queue_submissions",
+        "gauge",
+        "Submissions of frames that wait to be written.",
+        recorder.queued(),
+    );
+    let name = "onrecord_refused_total";
+    text.head(
+        name,
+        "counter",
+        "Requests that were refused or not done, by the code of the problem.",
+    );
+    for (code, count) in figures.refused() {
+        text.line(name, &format!("{{code=\"{code}\"}}"), count);
+    }
+}
+
+/// What the system says of this process, where there is `/proc`.
+fn process(text: &mut Text) {
+    let pages = fs::read_to_string("/proc/self/statm").ok();
+    let pages = pages.and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
+    if let Some(pages) = pages {
+        let bytes = pages * rustix::param::page_size() as u64;
+        text.one(
+            "process_resident_memory_bytes",
+            "gauge",
+            "Resident memory.",
+            bytes,
+        );
+    }
+    let stat = fs::read_to_string("/proc/self/stat").ok();
+    let ticks = stat.and_then(|text| {
+        let (_, fields) = text.rsplit_once(')')?;
+        let mut fields = fields.split_whitespace().skip(11);
+        let mut next = || fields.next()?.parse::<u64>().ok();
+        Some(next()? + next()?)
+    });
+    if let Some(ticks) = ticks {
+        let seconds = ticks as f64 / rustix::param::clock_ticks_per_second() as f64;
+        text.one(
+            "process_cpu_seconds_total",
+            "counter",
+            "Processor time of all threads.",
+            seconds,
+        );
+    }
+    if let Ok(files) = fs::read_dir("/proc/self/fd") {
+        text.one("process_open_fds", "gauge", "Open files.", files.count());
+    }
+}
+
+/// Lines of the format.
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn line(&mut self, name: &str, labels: &str, value: impl Display) {
+        let _ = writeln!(self.0, "{name}{labels} {value}");
+    }
+
+    fn one(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+        self.head(name, kind, help);
+        self.line(name, "", value);
+    }
+
+    fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) {
+        let seconds = |micros: u64| micros as f64 / 1e6;
+        let (below, all, sum_us) = histogram.read();
+        self.head(name, "histogram", help);
+        for (bound, count) in BOUNDS_US.into_iter().zip(below) {
+            let label = format!("{{le=\"{}\"}}", seconds(bound));
+            self.line(&format!("{name}_bucket"), &label, count);
+        }
+        self.line(&format!("{name}_bucket"), "{le=\"+Inf\"}", all);
+        self.line(&format!("{name}_sum"), "", seconds(sum_us));
+        self.line(&format!("{name}_count"), "", all);
+    }
+}
