@@ -44,7 +44,9 @@ pub(super) async fn write(
     let mut locked = store::tenants::lock(&mut tx, tenant).await?;
     let mut unwritten = Unwritten::begin(&locked, &recorder.vault).await?;
     let stated = state(&mut unwritten, &mut locked, &batch.runs)?;
-    insert(&mut tx, locked.now, &batch.runs, &stated).await?;
+    // Read again: signing takes its time, and frames are written only near what their writer takes for the database's clock.
+    let now = store::time::now(&mut tx).await?;
+    insert(&mut tx, now, &batch.runs, &stated).await?;
     unwritten.write(&mut tx, &locked).await?;
     let note = ledger::checkpoint(&mut tx, &locked, keys).await?;
     let sealed = seal(&mut tx, &locked, &note, (&batch.runs, &stated)).await?;
