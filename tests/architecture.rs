@@ -234,9 +234,11 @@ fn listed(list: &[(&str, &str)]) -> BTreeSet<(String, String)> {
 
 /// The statements that take a key or a ciphertext away, and what they ask for before they do. A new one has to be added here,
 /// and either takes the leave that `retention::decide` gives or takes nothing away that could still be opened.
-const DESTROYING: [(&str, &str, &str); 5] = [
+const DESTROYING: [(&str, &str, &str); 7] = [
     ("store/erasing.rs", "destroy_keys_of", "&Permit"),
     ("store/erasing.rs", "remove", "&Certified"),
+    ("store/expiring.rs", "remove", "&[Going]"),
+    ("store/expiring.rs", "remove_keys_of", "&[Going]"),
     // Keys are wrapped again, and what they had been wrapped with goes.
     ("store/erasing.rs", "rewrapped", ""),
     ("store/keys.rs", "remove_outlived_run_keys", ""),
@@ -270,7 +272,10 @@ fn every_way_of_erasing_is_decided_in_one_place() {
     );
     assert_eq!(
         standing("src", &["Certified::stated("]),
-        listed(&[("store/erasures.rs", "certified"),])
+        listed(&[
+            ("store/erasures.rs", "certified"),
+            ("store/expiring.rs", "certified"),
+        ])
     );
     // What asks for no leave is called where keys are renewed, and by what does ask.
     assert_eq!(
@@ -286,10 +291,15 @@ fn every_way_of_erasing_is_decided_in_one_place() {
     assert!(signature.contains("&Certified"));
     // Who decides, in the transaction that certifies.
     assert_eq!(
-        standing("src", &["decide::may_erase"]),
+        standing("src", &["decide::may_erase", ".verdict("]),
         listed(&[
+            ("retention/decide.rs", "may_erase"),
             ("retention/erasure.rs", "request_erasure"),
+            ("retention/expire.rs", "decide"),
             ("retention/work.rs", "certify"),
+            // These erase nothing: what is not to be read any more, and what would go.
+            ("retention/expired.rs", "of"),
+            ("retention/dry_run.rs", "of_run"),
         ])
     );
 }

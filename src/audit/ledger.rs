@@ -84,6 +84,7 @@ pub(super) async fn check(
     for (table, documents) in [
         ("redaction_rules", reader.rules().await?),
         ("settings", reader.settings().await?),
+        ("retention_policies", reader.retention_policies().await?),
     ] {
         for row in documents {
             let at = At::of(table, "document").index(row.index);

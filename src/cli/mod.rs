@@ -24,8 +24,10 @@ pub mod monitor;
 pub mod payload;
 pub mod people;
 pub mod prove;
+pub mod query;
 pub mod redaction;
 pub mod report;
+pub mod retention;
 mod running;
 pub mod runs;
 pub mod scan;
@@ -97,6 +99,8 @@ enum Command {
     Watch(WithServer<watch::WatchArgs>),
     /// List runs, newest first
     Runs(WithServer<runs::RunsArgs>),
+    /// Query runs, frames and payload records for a stated purpose
+    Query(WithServer<query::QueryArgs>),
     /// Show a run as a timeline
     Show(WithServer<show::ShowArgs>),
     /// Follow a run live, until it is sealed
@@ -117,6 +121,8 @@ enum Command {
     Hold(WithServer<hold::HoldArgs>),
     /// Put a flag on a run, or take it off
     Flag(WithServer<flag::FlagArgs>),
+    /// How long what is kept: the policy, what would go, and how far the sweeper is
+    Retention(WithServer<retention::RetentionArgs>),
     /// Show, list, export and prove the tenant's ledger
     Ledger(WithServer<ledger::LedgerArgs>),
     /// Print the trust file for the server's keys
@@ -244,6 +250,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             let (args, client) = args.client()?;
             runs::run(args, client).await?;
         }
+        Command::Query(args) => {
+            let (args, client) = args.client()?;
+            query::run(args, client).await?;
+        }
         Command::Show(args) => {
             let (args, client) = args.client()?;
             show::run(args, client).await?;
@@ -283,6 +293,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Flag(args) => {
             let (args, client) = args.client()?;
             flag::run(args, client).await?;
+        }
+        Command::Retention(args) => {
+            let (args, client) = args.client()?;
+            retention::run(args, client).await?;
         }
         Command::Ledger(args) => {
             let (args, client) = args.client()?;

@@ -5,6 +5,7 @@ mod agent_keys;
 mod anchors;
 mod append_frames;
 pub mod body;
+mod counts;
 mod encoding;
 mod envelope;
 mod erasures;
@@ -16,12 +17,15 @@ mod health;
 mod hold_orders;
 mod holds;
 mod ledger;
+mod list_frames;
+mod list_payload_records;
 mod list_runs;
 mod log;
 mod open_run;
 mod people;
 mod presentation;
 pub mod problem;
+mod queries;
 mod read_frames;
 mod read_payload;
 mod read_run;
@@ -30,9 +34,13 @@ mod redaction;
 mod releases;
 mod report;
 mod request;
+mod retention;
+mod retention_dry_run;
 mod rotations;
+mod saved_queries;
 mod schema;
 mod seal_run;
+mod search;
 mod serve;
 mod settings;
 mod signature;
@@ -48,6 +56,7 @@ pub use serve::serve;
 use crate::anchor::Anchors;
 use crate::record::Recorder;
 use crate::retention::erasure::Finality;
+use crate::retention::sweep::SweepLimits;
 use axum::body::Body;
 use axum::http::{HeaderName, Response, StatusCode, header};
 use axum::response::IntoResponse as _;
@@ -80,6 +89,8 @@ pub struct App {
     pub streams: Streams,
     /// When erasures are final.
     pub finality: Finality,
+    /// What bounds the load of the sweeper.
+    pub sweeping: SweepLimits,
     /// Who is told of the ledgers.
     pub anchors: Arc<Anchors>,
 }
@@ -139,6 +150,11 @@ impl Modify for Token {
 fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(open_run::open_run, list_runs::list_runs))
+        .routes(routes!(list_frames::list_frames))
+        .routes(routes!(list_payload_records::list_payload_records))
+        .routes(routes!(counts::count_runs))
+        .routes(routes!(counts::count_frames))
+        .routes(routes!(counts::count_payload_records))
         .routes(routes!(read_run::read_run))
         .routes(routes!(
             append_frames::append_frames,
@@ -168,6 +184,14 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(erasures::read_erasure))
         .routes(routes!(erasures::read_certificate))
         .routes(routes!(erasures::read_entries))
+        .routes(routes!(retention::read_policy, retention::change_policy))
+        .routes(routes!(retention::list_presets))
+        .routes(routes!(retention::read_retention))
+        .routes(routes!(retention::sweep))
+        .routes(routes!(
+            retention_dry_run::dry_run,
+            retention_dry_run::dry_run_of
+        ))
         .routes(routes!(tokens::create_token, tokens::list_tokens))
         .routes(routes!(tokens::read_token, tokens::revoke_token))
         .routes(routes!(tenants::create_tenant))
@@ -194,6 +218,14 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(log::read_checkpoint))
         .route("/t/{log}/tile/{level}/{*index}", get(log::read_tile))
         .route("/t/{log}/tile/entries/{*index}", get(log::read_entry_tile))
+        .routes(routes!(queries::list_queries))
+        .routes(routes!(queries::forget_query))
+        .routes(routes!(saved_queries::list_saved_queries))
+        .routes(routes!(
+            saved_queries::read_saved_query,
+            saved_queries::save_query,
+            saved_queries::remove_saved_query
+        ))
         .routes(routes!(settings::read_settings, settings::change_settings))
         .routes(routes!(health::live))
         .routes(routes!(health::ready))

@@ -10,6 +10,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
+use onrecord_core::frame::Actor;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -62,6 +63,15 @@ pub(crate) struct SettingsBody {
     index: Option<u64>,
 }
 
+impl From<Actor> for ChosenBy {
+    fn from(by: Actor) -> Self {
+        Self {
+            kind: by.kind.as_str().to_owned(),
+            id: by.id,
+        }
+    }
+}
+
 impl From<StandingSettings> for SettingsBody {
     fn from(standing: StandingSettings) -> Self {
         let mut body = Self {
@@ -75,10 +85,7 @@ impl From<StandingSettings> for SettingsBody {
         if let Some((version, at, by, index)) = standing.chosen {
             body.version = version;
             body.at = Some(at.to_string());
-            body.by = Some(ChosenBy {
-                kind: by.kind.as_str().to_owned(),
-                id: by.id,
-            });
+            body.by = Some(ChosenBy::from(by));
             body.index = Some(index);
         }
         body

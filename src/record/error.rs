@@ -5,11 +5,13 @@ use crate::access::AccessError;
 use crate::ledger::LedgerError;
 use crate::redact::RuleError;
 use crate::rotation::RotationError;
+use crate::store::search::SECONDS;
 use crate::store::{self, Failure, StoreError};
 use crate::vault::VaultError;
 use onrecord_core::chain::Fault;
 use onrecord_core::digest::Hash;
 use onrecord_core::id::{RunId, TenantId};
+use onrecord_core::timestamp::Timestamp;
 use std::sync::Arc;
 
 /// Why a request was not carried out.
@@ -48,6 +50,18 @@ pub enum RecordError {
         /// Index of the entry.
         index: u64,
     },
+    /// The payload expired.
+    #[error("payload {commit} expired under {policy}{}", expired_where(*.at, *.index))]
+    Expired {
+        /// The commitment.
+        commit: Hash,
+        /// `SCHEDULE@VERSION`.
+        policy: String,
+        /// When it expired, or where it is erased, when that was certified.
+        at: Timestamp,
+        /// Index of the ledger's entry that certifies it; `None` where it is not erased yet.
+        index: Option<u64>,
+    },
     /// The payload was never sent.
     #[error("payload {commit} was kept by its agent, which sent the commitment alone")]
     NotKept {
@@ -68,6 +82,29 @@ pub enum RecordError {
         /// What it is for.
         matter: String,
     },
+    /// Something of it has to be kept for longer.
+    #[error("tier {tier} of run {run} is kept until {until} under {schedule}")]
+    Floor {
+        /// The run.
+        run: RunId,
+        /// The tier.
+        tier: i16,
+        /// Until when, in words.
+        until: String,
+        /// `SCHEDULE@VERSION`.
+        schedule: String,
+    },
+    /// A document that is no retention policy.
+    #[error("{detail}")]
+    BadPolicy {
+        /// Where in the document.
+        pointer: String,
+        /// What is wrong there.
+        detail: String,
+    },
+    /// The tenant's retention policy has no such version.
+    #[error("there is no version {0} of the retention policy")]
+    NoPolicy(u64),
     /// No such erasure in the tenant.
     #[error("there is no erasure {0}")]
     NoErasure(RunId),
@@ -105,6 +142,12 @@ pub enum RecordError {
     /// Nobody has such a pseudonym.
     #[error("{0} stands for nobody, or for somebody who is forgotten")]
     NoPerson(String),
+    /// No question that was entered there, or one whose text was removed.
+    #[error("there is no query at index {0} of the ledger, or what it asked is forgotten")]
+    NoQuery(u64),
+    /// No filter is kept under that name.
+    #[error("no query is saved as {0}")]
+    NoSavedQuery(String),
     /// No such ledger.
     #[error("there is no ledger {0}")]
     NoLog(String),
@@ -267,6 +310,9 @@ pub enum RecordError {
     /// No such tenant, though a token is of it.
     #[error("tenant {0} is not there")]
     NoTenant(TenantId),
+    /// A search took longer than it may.
+    #[error("the search was given up after {SECONDS} s")]
+    TooSlow,
     /// The database.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -299,6 +345,15 @@ pub enum RecordError {
     CutOff,
 }
 
+fn expired_where(at: Timestamp, index: Option<u64>) -> String {
+    match index {
+        Some(index) => {
+            format!(" and was erased at {at}; entry {index} of the ledger is its certificate")
+        }
+        None => format!(" at {at}; it is about to be erased, and has no certificate yet"),
+    }
+}
+
 /// Commits a write. An answer that is lost leaves it open whether it was done; its writer finds out with its key.
 pub(crate) async fn commit(tx: store::Tx) -> Result<(), RecordError> {
     tx.commit().await.map_err(|error| {
@@ -311,6 +366,16 @@ pub(crate) async fn commit(tx: store::Tx) -> Result<(), RecordError> {
             _ => error.into(),
         }
     })
+}
+
+impl RecordError {
+    /// What a search failed with.
+    pub(crate) fn of_search(error: StoreError) -> Self {
+        if error.is_too_slow() {
+            return Self::TooSlow;
+        }
+        Self::Store(error)
+    }
 }
 
 impl From<RotationError> for RecordError {

@@ -3,11 +3,16 @@
 //! destroys keys or removes payloads in the store takes the [`Permit`] that only this file makes. Renewing keys erases
 //! nothing and does not ask.
 
+use super::policies;
+use super::term::{Fate, Floor, Versions, When};
 use crate::record::RecordError;
-use crate::store::Tx;
 use crate::store::holds::{self, InTheWay};
 use crate::store::permit::Permit;
+use crate::store::retention::RunFacts;
+use crate::store::{self, Tx};
 use onrecord_core::id::{RunId, TenantId};
+use onrecord_core::timestamp::Timestamp;
+use std::collections::HashMap;
 
 /// What was decided of a tier of a run.
 #[derive(Debug)]
@@ -21,43 +26,41 @@ pub(crate) enum Verdict {
         /// Its number; `None` for one that was ordered and is not on the ledger yet.
         hold: Option<u64>,
     },
+    /// The tenant's retention policy promised to keep it for longer.
+    Floor(RunId, i16, Floor),
 }
 
 impl Verdict {
     /// The leave to erase.
     ///
     /// # Errors
-    /// [`RecordError::Held`]
+    /// [`RecordError::Held`], [`RecordError::Floor`]
     pub(crate) fn permit(self) -> Result<Permit, RecordError> {
         match self {
             Self::Free(permit) => Ok(permit),
             Self::Held { matter, hold } => Err(RecordError::Held { hold, matter }),
+            Self::Floor(run, tier, floor) => Err(RecordError::Floor {
+                run,
+                tier,
+                until: floor.until.to_string(),
+                schedule: floor.schedule,
+            }),
         }
     }
 }
 
-/// Decides of tiers of runs, however many they are, with one query. The verdicts have the order of the parts.
+/// Decides of tiers of runs, however many they are, with a few queries. The verdicts have the order of the parts.
 pub(crate) async fn may_erase(
     tx: &mut Tx,
     tenant: &TenantId,
     parts: &[(RunId, i16)],
 ) -> Result<Vec<Verdict>, RecordError> {
-    let known = Known::of(tx, tenant, parts.iter().map(|(run, _)| run.clone())).await?;
+    let mut runs: Vec<RunId> = parts.iter().map(|(run, _)| run.clone()).collect();
+    runs.sort_unstable();
+    runs.dedup();
+    let known = Known::of(tx, tenant, &runs).await?;
     let verdicts = parts.iter().map(|(run, tier)| known.verdict(run, *tier));
     Ok(verdicts.collect())
-}
-
-/// Decides of one tier of one run.
-///
-/// # Errors
-/// [`RecordError::Held`]
-pub(crate) async fn may_erase_one(
-    tx: &mut Tx,
-    tenant: &TenantId,
-    (run, tier): (&RunId, i16),
-) -> Result<Permit, RecordError> {
-    let known = Known::of(tx, tenant, [run.clone()]).await?;
-    known.verdict(run, tier).permit()
 }
 
 /// Decides whether an erasure over many runs may begin. Each of its parts is decided on its own when it is certified, and
@@ -66,37 +69,96 @@ pub(crate) async fn may_erase_one(
 /// # Errors
 /// [`RecordError::Held`]
 pub(crate) async fn may_begin(tx: &mut Tx, tenant: &TenantId) -> Result<(), RecordError> {
-    match Known::of(tx, tenant, []).await?.held.tenant {
+    match holds::over(tx, tenant, &[]).await?.tenant {
         Some((matter, hold)) => Err(RecordError::Held { hold, matter }),
         None => Ok(()),
     }
 }
 
-/// What is known of what has to stay.
-struct Known {
+/// What is known of some runs: what has to stay of them, and what expires.
+pub(super) struct Known {
     held: holds::Held,
+    versions: Versions,
+    facts: HashMap<RunId, RunFacts>,
+    pub(super) now: Timestamp,
 }
 
 impl Known {
-    async fn of(
+    /// Reads it, as the transaction sees it.
+    pub(super) async fn of(
         tx: &mut Tx,
         tenant: &TenantId,
-        runs: impl IntoIterator<Item = RunId>,
+        runs: &[RunId],
     ) -> Result<Self, RecordError> {
-        let mut runs = Vec::from_iter(runs);
-        runs.sort_unstable();
-        runs.dedup();
-        let held = holds::over(tx, tenant, &runs).await?;
-        Ok(Self { held })
+        let versions = policies::versions(tx, tenant).await?;
+        let now = store::time::now(tx).await?;
+        Self::under(tx, tenant, runs, (versions, now)).await
     }
 
-    fn verdict(&self, run: &RunId, tier: i16) -> Verdict {
+    /// The same under other versions of the policy, and at another time.
+    pub(super) async fn under(
+        tx: &mut Tx,
+        tenant: &TenantId,
+        runs: &[RunId],
+        (versions, now): (Versions, Timestamp),
+    ) -> Result<Self, RecordError> {
+        let held = holds::over(tx, tenant, runs).await?;
+        let facts = match versions.last() {
+            Some(_) => store::retention::facts(tx, tenant, runs, versions.needs()).await?,
+            None => HashMap::new(),
+        };
+        Ok(Self {
+            held,
+            versions,
+            facts,
+            now,
+        })
+    }
+
+    /// The version of the policy that holds; 0 for none.
+    pub(super) fn version(&self) -> u64 {
+        self.versions.last().map_or(0, |last| last.version)
+    }
+
+    /// What a run is; `None` where there is no policy, or no such run.
+    pub(super) fn facts(&self, run: &RunId) -> Option<&RunFacts> {
+        self.facts.get(run)
+    }
+
+    /// What becomes of a run; `None` where there is no policy, or no such run.
+    pub(super) fn fate(&self, run: &RunId) -> Option<Fate> {
+        self.versions.fate(self.facts.get(run)?)
+    }
+
+    /// Whether a tier of one of the runs expired.
+    pub(super) fn is_due(&self, run: &RunId, tier: i16) -> bool {
+        let fate = self.fate(run);
+        let mut due = fate.iter().flat_map(|fate| fate.expired(self.now));
+        due.any(|one| i16::from(one.tier) == tier)
+    }
+
+    /// Whether a tier of one of the runs may be erased: the one function that decides.
+    pub(super) fn verdict(&self, run: &RunId, tier: i16) -> Verdict {
         let of_run: Option<&InTheWay> = self.held.runs.get(run);
-        match of_run.or(self.held.tenant.as_ref()) {
-            Some((matter, hold)) => Verdict::Held {
+        if let Some((matter, hold)) = of_run.or(self.held.tenant.as_ref()) {
+            return Verdict::Held {
                 matter: matter.clone(),
                 hold: *hold,
-            },
+            };
+        }
+        let floor = match self.facts.get(run) {
+            Some(facts) => {
+                let tier = u8::try_from(tier).unwrap_or(0);
+                self.versions.floor(facts, tier)
+            }
+            // What was promised of it cannot be told.
+            None => self.versions.last().map(|last| Floor {
+                until: When::Never,
+                schedule: format!("version {}", last.version),
+            }),
+        };
+        match floor.filter(|floor| floor.until > When::At(self.now)) {
+            Some(floor) => Verdict::Floor(run.clone(), tier, floor),
             None => Verdict::Free(Permit::decided(run.clone(), tier)),
         }
     }

@@ -64,7 +64,7 @@ pub struct ErasureRequest {
 pub struct Erasure {
     /// Its id.
     pub id: RunId,
-    /// `payloads`, `subject`, `tier` or `tenant`.
+    /// `payloads`, `subject`, `tier`, `tenant` or `expiry`.
     pub scope: &'static str,
     /// The run, where it is of one.
     pub run: Option<RunId>,
@@ -103,6 +103,7 @@ impl From<ErasureRow> for Erasure {
             Scope::Tier(run, tier) => ("tier", Some(run), u8::try_from(tier).ok()),
             Scope::Subject(_) => ("subject", None, None),
             Scope::Tenant => ("tenant", None, None),
+            Scope::Expiry => ("expiry", None, None),
         };
         Self {
             id: row.id,
@@ -203,7 +204,7 @@ impl Recorder {
         }
         let run = match &scope {
             Scope::Payloads(run, _) | Scope::Tier(run, _) => Some(run),
-            Scope::Subject(_) | Scope::Tenant => None,
+            Scope::Subject(_) | Scope::Tenant | Scope::Expiry => None,
         };
         if let Some(run) = run
             && store::runs::sizes(&mut tx, std::slice::from_ref(run))
@@ -230,7 +231,7 @@ impl Recorder {
             Scope::Tier(run, tier) => {
                 parts.insert((run.clone(), *tier));
             }
-            Scope::Subject(_) | Scope::Tenant => {}
+            Scope::Subject(_) | Scope::Tenant | Scope::Expiry => {}
         }
         decide::may_begin(&mut tx, &caller.tenant).await?;
         let parts = Vec::from_iter(parts);

@@ -62,6 +62,8 @@ impl Recorder {
                 cleared: None,
             };
             store::flags::insert(&mut tx, &caller.tenant, &said.run, &row).await?;
+            let runs = std::slice::from_ref(&said.run);
+            store::retention::look_soon(&mut tx, &caller.tenant, Some(runs)).await?;
             // A crash before this line leaves no flag, neither on the ledger nor in the table.
             commit(tx).await?;
             Ok((row, true))
@@ -120,6 +122,8 @@ impl Recorder {
                 one.cleared = Some((at, by.clone(), entry.index));
             }
             ledger::checkpoint(&mut tx, &tenant, &keys).await?;
+            let runs = std::slice::from_ref(&run);
+            store::retention::look_soon(&mut tx, &caller.tenant, Some(runs)).await?;
             commit(tx).await?;
             Ok(ending)
         })

@@ -5,9 +5,17 @@
 
 pub mod certificate;
 pub(crate) mod decide;
+pub mod dry_run;
 pub mod erasure;
+mod expire;
+pub(crate) mod expired;
 pub(crate) mod flag;
 pub(crate) mod hold;
 pub(crate) mod order;
+pub mod policies;
+pub mod policy;
+pub mod presets;
 pub(crate) mod release;
+pub mod sweep;
+pub(crate) mod term;
 mod work;

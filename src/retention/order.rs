@@ -21,9 +21,9 @@ use crate::ledger;
 use crate::ledger::people::stand_in;
 use crate::record::{RecordError, Recorder, commit};
 use crate::store;
-use crate::store::condition::Condition;
 use crate::store::hold_orders::OrderRow;
 use crate::store::holds::{HoldRow, ReleasedRow};
+use crate::store::search::condition::Condition;
 use crate::store::tenants::LockedTenant;
 use crate::vault;
 use onrecord_core::id::{RunId, TenantId};
@@ -320,6 +320,8 @@ impl Recorder {
         let ends: Vec<_> = ends.collect();
         store::holds::release(tx, &id, &ends).await?;
         store::hold_orders::let_go(tx, &order.id, &runs).await?;
+        // What expired meanwhile goes when the sweeper comes by next.
+        store::retention::look_soon(tx, &id, Some(&runs)).await?;
         Ok(true)
     }
 }

@@ -115,7 +115,7 @@ pub(crate) struct FrameRow<'a> {
     pub(crate) at: i64,
     pub(crate) answers: Option<i64>,
     pub(crate) turn: Option<i32>,
-    pub(crate) kind: &'a str,
+    pub(crate) kind_no: i16,
     pub(crate) key: &'a str,
     pub(crate) bytes: &'a [u8],
 }
@@ -134,7 +134,7 @@ pub(crate) struct PayloadRow {
     pub(crate) length: i32,
 }
 
-/// A version of a document that a tenant signed: its rules of redaction, or its settings.
+/// A version of a document that a tenant signed: its rules of redaction, its settings, or its retention policy.
 pub(crate) struct DocumentRow {
     pub(crate) version: i64,
     pub(crate) index: i64,
@@ -281,6 +281,17 @@ impl Reader {
     pub(crate) async fn settings(&mut self) -> Result<Vec<DocumentRow>, StoreError> {
         self.documents(
             "select * from settings where tenant = current_setting('onrecord.tenant') order by version",
+        )
+        .await
+    }
+
+    /// All versions of the tenant's retention policy.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn retention_policies(&mut self) -> Result<Vec<DocumentRow>, StoreError> {
+        self.documents(
+            "select * from retention_policies where tenant = current_setting('onrecord.tenant') order by version",
         )
         .await
     }
@@ -514,7 +525,7 @@ impl Reader {
             format!(" and seq >= {from}")
         };
         let sql = format!(
-            "copy (select seq, at, answers, turn, kind, key, bytes from frames where run = '{:032x}'{below} and seq < {to} order by seq) to stdout (format binary)",
+            "copy (select seq, at, answers, turn, kind_no, key, bytes from frames where run = '{:032x}'{below} and seq < {to} order by seq) to stdout (format binary)",
             run.to_bits()
         );
         let mut rows = Copy::begin(&mut self.connection, &sql).await?;
@@ -674,7 +685,10 @@ impl<'a> FrameRow<'a> {
             at: fields.micros()?,
             answers: fields.long()?,
             turn: fields.array()?.map(i32::from_be_bytes),
-            kind: fields.text()?,
+            kind_no: fields
+                .array()?
+                .map(i16::from_be_bytes)
+                .ok_or_else(broken_off)?,
             key: fields.text()?,
             bytes: fields.bytes()?,
         })

@@ -22,6 +22,8 @@ pub(crate) enum Scope {
     Tier(RunId, i16),
     /// Everything.
     Tenant,
+    /// What expired under a schedule; its parts are added as they are found.
+    Expiry,
 }
 
 /// An erasure as its row has it.
@@ -58,6 +60,17 @@ pub(crate) struct PartRow {
 }
 
 impl PartRow {
+    /// A part of which nothing is done yet.
+    pub(crate) fn begun(run: RunId, tier: i16) -> Self {
+        Self {
+            run,
+            tier,
+            key_version: None,
+            certified: false,
+            keys_destroyed: false,
+        }
+    }
+
     /// That the ledger says of it what is erased, where it does.
     pub(crate) fn certified(&self) -> Option<Certified> {
         self.certified
@@ -89,6 +102,7 @@ fn read(row: &PgRow) -> Result<ErasureRow, StoreError> {
             Scope::Subject(subject.try_into().map_err(|_| wrong("subject"))?)
         }
         ("tenant", None) => Scope::Tenant,
+        ("expiry", None) => Scope::Expiry,
         _ => return Err(wrong("scope")),
     };
     let by_type: String = row.try_get("by_type")?;
@@ -134,6 +148,7 @@ pub(crate) async fn insert(
         Scope::Subject(subject) => ("subject", None, None, None, Some(&subject[..])),
         Scope::Tier(run, tier) => ("tier", Some(run), Some(*tier), None, None),
         Scope::Tenant => ("tenant", None, None, None, None),
+        Scope::Expiry => ("expiry", None, None, None, None),
     };
     let id = erasure.id.to_string();
     let run = run.map(Uuid::from);
@@ -168,6 +183,7 @@ pub(crate) async fn insert(
         Scope::Tenant => {
             "tenant = $2 and $3::uuid is null and $4::bytea[] is null and $5::smallint is null and $6::bytea is null"
         }
+        Scope::Expiry => return Ok(()),
     };
     let parts = format!(
         "insert into erasure_parts (erasure, tenant, run, tier)

@@ -297,6 +297,27 @@ pub(crate) async fn erasures(
     rows.iter().map(read_entry).collect()
 }
 
+/// The erasures of runs, by index.
+pub(crate) async fn erasures_of(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    runs: &[RunId],
+) -> Result<Vec<(RunId, u64, Vec<u8>)>, StoreError> {
+    let rows = sqlx::query(
+        "select run, idx, bytes from ledger_entries where tenant = $1 and run = any($2) and name = 'erasure' order by idx",
+    )
+    .bind(tenant.as_str())
+    .bind(runs.iter().map(Uuid::from).collect::<Vec<_>>())
+    .fetch_all(&mut **tx)
+    .await?;
+    rows.iter()
+        .map(|row| {
+            let (index, bytes) = read_entry(row)?;
+            Ok((row.try_get::<Uuid, _>("run")?.into(), index, bytes))
+        })
+        .collect()
+}
+
 /// The indexes of erasures from an index on, with the runs that they are about.
 pub(crate) async fn erasures_from(
     tx: &mut Tx,

@@ -7,10 +7,10 @@ pub(crate) mod anchors;
 pub(crate) mod append;
 pub(crate) mod audit;
 pub mod check;
-pub(crate) mod condition;
 pub(crate) mod copy;
 pub(crate) mod erasing;
 pub(crate) mod erasures;
+pub(crate) mod expiring;
 pub(crate) mod facts;
 pub(crate) mod flags;
 pub(crate) mod frames;
@@ -24,11 +24,14 @@ mod migrate;
 pub(crate) mod payloads;
 pub(crate) mod people;
 pub(crate) mod permit;
+pub(crate) mod queries;
 pub(crate) mod redaction;
+pub(crate) mod retention;
 pub(crate) mod rewinds;
 pub(crate) mod run_heads;
 pub(crate) mod run_nodes;
 pub(crate) mod runs;
+pub(crate) mod search;
 pub(crate) mod settings;
 pub(crate) mod signing_keys;
 pub(crate) mod tenants;
@@ -121,6 +124,11 @@ impl StoreError {
             }
             _ => false,
         }
+    }
+
+    /// Whether a statement took longer than it may (SQLSTATE 57014).
+    pub(crate) fn is_too_slow(&self) -> bool {
+        matches!(self, Self::Database(sqlx::Error::Database(error)) if error.code().as_deref() == Some("57014"))
     }
 
     /// The database did not answer in time.
@@ -222,6 +230,16 @@ impl Store {
                 .execute(&mut connection)
                 .await?;
         }
+        connection.close().await?;
+        Ok(())
+    }
+
+    /// Has PostgreSQL look over all tables, as whoever owns them: afterwards it knows what is in them, and which pages
+    /// everybody sees. Takes minutes for many rows.
+    pub async fn vacuum(url: &str) -> Result<(), StoreError> {
+        let mut connection = connect(url).await?;
+        connection.execute("set statement_timeout = 0").await?;
+        connection.execute("vacuum (analyze)").await?;
         connection.close().await?;
         Ok(())
     }

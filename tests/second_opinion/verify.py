@@ -1046,11 +1046,10 @@ MEMBERS: dict[str, Rule] = {
     "role": is_str, "keyid": is_hex, "spki": is_base64, "tier": is_tier, "commits": list_of(is_hex, 1), "with": is_actor,
     "count": is_natural, "entries": is_natural, "version": is_natural, "erasure": is_ulid,
     "decision": one_of("promoted", "rejected"), "evidence": list_of(is_run_hash), "scope": one_of("run"),
-    **dict.fromkeys("matter method policy reason purpose release flag incident".split(), is_str),
+    **dict.fromkeys("matter method policy reason purpose release flag incident resource".split(), is_str),
     **dict.fromkeys("at opened_at sealed_at requested_at keys_destroyed_at removed_at".split(), is_time),
     **dict.fromkeys("final_at backups_dead_at".split(), is_time),
 }
-
 def counts(*names: str) -> Rule:
     return object_of(more=True, **dict.fromkeys(names, is_natural))
 def members(names: str, **others: Rule) -> dict[str, Rule]:
@@ -1090,6 +1089,7 @@ PREDICATE_RULES: dict[str, tuple[dict[str, Rule], Callable[..., bool]]] = {
     "access": (members("run commits? scope? purpose role? by at"), of_run_and_one("scope")),
     "export": (members("run purpose by at payloads", payloads=counts(*STATES)), called("MANIFEST.sha256")),
     "policy": (members("policy version by at"), always),
+    "query": (members("resource purpose by at"), called("query.json")),
     "release": (members("release decision evidence? by at"), always),
     "rewind": (members("published size root reason by at", published=list_of(is_told, 1)), of_run_or_tenant),
 }

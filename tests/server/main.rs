@@ -41,12 +41,16 @@ mod operator;
 mod pages;
 mod people;
 mod proofs;
+mod queries;
+mod query_command;
 mod reading;
 mod releases;
 mod reports;
+mod retention;
 mod rewinds;
 mod rotation;
 mod running;
+mod seeding;
 mod settings;
 #[path = "../shared/mod.rs"]
 mod shared;
