@@ -105,10 +105,10 @@ pub(crate) async fn filter_of(
     caller.needs(&READERS)?;
     let found = app.recorder.saved_query(caller.clone(), name.to_owned());
     let found = found.await?;
-    if found.resource != resource.name() {
+    if found.resource != resource.as_str() {
         let expected = format!(
             "the name of a filter of {}; {name} is one of {}",
-            resource.name(),
+            resource.as_str(),
             found.resource
         );
         return Err(Problem::parameter("saved", &expected));
@@ -152,7 +152,7 @@ pub(crate) async fn save_query(
     query::check(resource, &request.filter)?;
     let saved = app
         .recorder
-        .save_query(caller, (name, resource.name()), request.filter)
+        .save_query(caller, (name, resource.as_str()), request.filter)
         .await?;
     let status = if saved.created {
         StatusCode::CREATED

@@ -20,7 +20,7 @@ impl Resource {
     pub(crate) const ALL: [Self; 3] = [Self::Runs, Self::Frames, Self::PayloadRecords];
 
     /// The word, as in the address.
-    pub(crate) fn name(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Runs => "runs",
             Self::Frames => "frames",
@@ -47,6 +47,6 @@ impl FromStr for Resource {
 
     fn from_str(word: &str) -> Result<Self, ()> {
         let mut all = Self::ALL.into_iter();
-        all.find(|resource| resource.name() == word).ok_or(())
+        all.find(|resource| resource.as_str() == word).ok_or(())
     }
 }
