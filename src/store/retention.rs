@@ -31,6 +31,18 @@ pub(crate) async fn policies(tx: &mut Tx, tenant: &TenantId) -> Result<Vec<Polic
     rows.iter().map(read_policy).collect()
 }
 
+/// The document that holds, with its version.
+pub(crate) async fn last_policy(
+    tx: &mut Tx,
+    tenant: &TenantId,
+) -> Result<Option<(i64, Vec<u8>)>, StoreError> {
+    let sql = "select version, document from retention_policies where tenant = $1 order by version desc limit 1";
+    Ok(sqlx::query_as(sql)
+        .bind(tenant.as_str())
+        .fetch_optional(&mut **tx)
+        .await?)
+}
+
 /// Whether the tenant has a policy.
 pub(crate) async fn has_policy(tx: &mut Tx, tenant: &TenantId) -> Result<bool, StoreError> {
     let sql = "select exists (select from retention_policies where tenant = $1)";

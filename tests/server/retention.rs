@@ -356,3 +356,45 @@ async fn rules_choose_by_what_a_run_says_and_samples_by_its_id() {
     .await
     .problem(409, "retention_floor");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_payload_without_a_tier_has_that_of_its_class() {
+    let server = Server::start().await;
+    let api = &server.api;
+    let frame = |key: &str| {
+        let result = json!({"payloads": [{"name": "output", "text": "o"}]});
+        json!({"kind": "tool_call", "key": key, "body": {"name": "shell"}, "result": result,
+            "payloads": [{"name": "arguments", "text": "a"}, {"name": "named", "text": "n", "tier": 2}]})
+    };
+    let run = api.any_run().await.run.to_string();
+    api.frame(&run, &frame("before")).await.is(201);
+    let classes = json!({"tool_call.arguments": 1, "tool_call.named": 3, "tool_result.output": 3, "session.task": 0});
+    let policy = json!({"schedules": [{"name": "s"}], "classes": classes});
+    put(api, &policy).await.is(201);
+    // What was known of the classes holds for a second; another server asks at once.
+    let second = server.second().await;
+    let tiers = async |run: &str, seq: u64| {
+        let frame = api.get(&format!("/v1/runs/{run}/frames/{seq}")).await;
+        let payloads = frame.is(200).json()["payloads"].as_array().unwrap().clone();
+        payloads
+            .iter()
+            .map(|one| one["tier"].as_u64().unwrap())
+            .collect::<Vec<_>>()
+    };
+    second.api.frame(&run, &frame("after")).await.is(201);
+    assert_eq!(
+        (tiers(&run, 1).await, tiers(&run, 2).await),
+        (vec![2, 2], vec![2])
+    );
+    assert_eq!(
+        (tiers(&run, 3).await, tiers(&run, 4).await),
+        (vec![1, 2], vec![3])
+    );
+    let opening = json!({"session": {}, "key": "o", "payloads": [{"name": "task", "text": "t"}]});
+    let opened = second.api.open(&opening).await.run.to_string();
+    assert_eq!(tiers(&opened, 0).await, [0]);
+    // What was sent before is the same frame, whatever its class is now.
+    let again = second.api.frame(&run, &frame("before")).await.is(200);
+    assert_eq!(again.json()["seq"], 1);
+    audited(api, &run).await;
+}
