@@ -41,26 +41,34 @@ comment on column run_facts.tenant is 'Whose run; written with the frame that sa
 comment on column run_facts.value is 'The value, as in frames.name; written with the frame that says it first.';
 
 -- ---------------------------------------------------------------------------------------------
--- The same as core `facts` does for new frames. A body that PostgreSQL cannot read (U+0000 in a text) says nothing here.
+-- The same as core `facts` does for new frames. PostgreSQL has no U+0000 in a text: here U+FFFF stands for it, which is in no
+-- frame. In canonical bytes it is the one spelling \u0000, whose backslash is not the second of two.
 create function frame_json(bytes bytea) returns jsonb language plpgsql immutable strict parallel safe as $$
+declare
+  frame text := convert_from(bytes, 'UTF8');
 begin
-  return convert_from(bytes, 'UTF8')::jsonb;
-exception
-  when others then return null;
+  if position('\u0000' in frame) > 0 then
+    frame := regexp_replace(frame, '(?<!\\)((?:\\\\)*)\\u0000', '\1' || chr(65535), 'g');
+  end if;
+  return frame::jsonb;
 end
 $$;
 create function fact_value(value text) returns text language plpgsql immutable strict parallel safe as $$
 declare
-  beginning text := value;
+  nul text := chr(65535);
+  beginning text := split_part(value, nul, 1);
 begin
-  if octet_length(value) <= 200 then
+  if octet_length(value) <= 200 and position(nul in value) = 0 then
     return value;
   end if;
   beginning := left(beginning, 120);
   while octet_length(beginning) > 120 loop
     beginning := left(beginning, -1);
   end loop;
-  return beginning || '#' || encode(sha256(convert_to(value, 'UTF8')), 'hex');
+  return beginning || '#' || (
+    select encode(sha256(string_agg(convert_to(part, 'UTF8'), '\x00'::bytea order by place)), 'hex')
+    from unnest(string_to_array(value, nul)) with ordinality as parts (part, place)
+  );
 end
 $$;
 
@@ -102,8 +110,9 @@ select distinct run, field, tenant, value from (
   where kind = 'session' and jsonb_typeof(frame -> 'body' -> said.name) = 'string'
   union all
   select run, 4, tenant, fact_value(label #>> '{}') from read_frames,
-    lateral jsonb_array_elements(case when jsonb_typeof(frame #> '{body,labels}') = 'array' then frame #> '{body,labels}' else '[]' end) as label
-  where kind = 'session' and jsonb_typeof(label) = 'string'
+    lateral jsonb_array_elements(case when jsonb_typeof(frame #> '{body,labels}') = 'array' then frame #> '{body,labels}' else '[]' end)
+      with ordinality as labels (label, place)
+  where kind = 'session' and jsonb_typeof(label) = 'string' and place <= 64
   union all
   select run, 12, tenant, payload ->> 'tier' from read_frames,
     lateral jsonb_array_elements(case when jsonb_typeof(frame -> 'payloads') = 'array' then frame -> 'payloads' else '[]' end) as payload
@@ -117,6 +126,9 @@ drop function frame_json(bytea);
 drop function fact_value(text);
 
 -- ---------------------------------------------------------------------------------------------
+create index run_facts_run on run_facts (run);
+comment on index run_facts_run is 'All that is said of a run. Its entries stand together, so that they take a few bytes each.';
+
 -- Without run and seq in them, which are as long as the rest: frames of one moment are sorted when they are read.
 create index frames_kind on frames (tenant, kind_no, at);
 comment on index frames_kind is 'Frames of a tenant by kind and time.';

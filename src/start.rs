@@ -241,8 +241,8 @@ async fn first_token(recorder: &Recorder, config: &Config) -> Result<Option<Stri
     Ok(made.map(|new| new.token.0))
 }
 
-/// Writes the token's file, for its owner alone and in one step.
-fn write_token(path: &Path, token: &str) -> io::Result<()> {
+/// Writes a token's file, for its owner alone and in one step.
+pub(crate) fn write_token(path: &Path, token: &str) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }

@@ -106,14 +106,19 @@ impl Store {
         Ok(())
     }
 
-    /// Adds keys of a run, all under one epoch, and commits them.
+    /// Adds keys of runs, all under one epoch, and commits them.
     pub(crate) async fn add_run_keys(
         &self,
         tenant: &TenantId,
-        run: &RunId,
-        keys: &[WrappedRunKey],
+        runs: &[(&RunId, &[WrappedRunKey])],
     ) -> Result<Added, StoreError> {
-        let Some(epoch) = keys.first().map(|key| key.epoch) else {
+        let keys = || {
+            runs.iter().flat_map(|(run, keys)| {
+                let run = Uuid::from(*run);
+                keys.iter().map(move |key| (run, key))
+            })
+        };
+        let Some(epoch) = keys().next().map(|(_, key)| key.epoch) else {
             return Ok(Added::Done);
         };
         let mut tx = self.begin_keys(tenant).await?;
@@ -123,14 +128,15 @@ impl Store {
         }
         sqlx::query(
             "insert into keys.run_keys (run, tenant, tier, version, epoch, wrapped)
-             select $1, $2, * from unnest($3::smallint[], $4::smallint[], $5::int[], $6::bytea[])",
+             select run, $1, tier, version, epoch, wrapped
+             from unnest($2::uuid[], $3::smallint[], $4::smallint[], $5::int[], $6::bytea[]) as new (run, tier, version, epoch, wrapped)",
         )
-        .bind(Uuid::from(run))
         .bind(tenant.as_str())
-        .bind(keys.iter().map(|key| key.tier).collect::<Vec<_>>())
-        .bind(keys.iter().map(|key| key.version).collect::<Vec<_>>())
-        .bind(keys.iter().map(|key| key.epoch).collect::<Vec<_>>())
-        .bind(keys.iter().map(|key| &key.wrapped[..]).collect::<Vec<_>>())
+        .bind(keys().map(|(run, _)| run).collect::<Vec<_>>())
+        .bind(keys().map(|(_, key)| key.tier).collect::<Vec<_>>())
+        .bind(keys().map(|(_, key)| key.version).collect::<Vec<_>>())
+        .bind(keys().map(|(_, key)| key.epoch).collect::<Vec<_>>())
+        .bind(keys().map(|(_, key)| &key.wrapped[..]).collect::<Vec<_>>())
         .execute(&mut *tx)
         .await?;
         tx.commit().await?;

@@ -228,6 +228,16 @@ impl Store {
         Ok(())
     }
 
+    /// Has PostgreSQL look over all tables, as whoever owns them: afterwards it knows what is in them, and which pages
+    /// everybody sees. Takes minutes for many rows.
+    pub async fn vacuum(url: &str) -> Result<(), StoreError> {
+        let mut connection = connect(url).await?;
+        connection.execute("set statement_timeout = 0").await?;
+        connection.execute("vacuum (analyze)").await?;
+        connection.close().await?;
+        Ok(())
+    }
+
     /// Waits for the right to make the first tenant; it ends when the value is dropped.
     pub(crate) async fn first_tenant_turn(&self) -> Result<Tx, StoreError> {
         let mut tx = self.pool.begin().await?;

@@ -46,6 +46,7 @@ mod retention;
 mod rewinds;
 mod rotation;
 mod running;
+mod seeding;
 mod settings;
 #[path = "../shared/mod.rs"]
 mod shared;
