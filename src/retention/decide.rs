@@ -163,7 +163,7 @@ impl Known {
                 let tier = u8::try_from(tier).unwrap_or(0);
                 self.versions.floor(facts, tier)
             }
-            // What was promised of it cannot be told.
+            // There is no such run; what was promised of it cannot be told.
             None => self.versions.last().map(|last| Floor {
                 until: When::Never,
                 schedule: format!("version {}", last.version),
