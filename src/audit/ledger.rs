@@ -1,6 +1,7 @@
 //! The ledger of a tenant: its entries by the verifier's rules, and every table beside them against the entries.
 
 use super::found::{At, Found};
+use super::marks::Marks;
 use super::nodes::Nodes;
 use crate::store::StoreError;
 use crate::store::audit::{EntryRow, KeyRow, Reader, RunMark, TenantRow, checkpoint_row};
@@ -32,6 +33,8 @@ struct Said {
     opened: BTreeMap<RunId, (i64, u64)>,
     /// Digests of the documents of policies.
     policies: BTreeMap<i64, Hash>,
+    holds: Marks,
+    flags: Marks,
 }
 
 struct SaidKey {
@@ -91,6 +94,12 @@ pub(super) async fn check(
             }
         }
     }
+    let holds = std::mem::take(&mut said.holds);
+    let columns = ["ledger_index", "matter", "released_index"];
+    holds.check(reader.holds().await?, ("holds", columns), found);
+    let flags = std::mem::take(&mut said.flags);
+    let columns = ["set_index", "flag", "cleared_index"];
+    flags.check(reader.flags().await?, ("run_flags", columns), found);
     let runs = reader.runs().await?;
     check_runs(&runs, &row, &said, found);
     let ledger = Ledger {
@@ -175,6 +184,8 @@ fn check_entry(
         Predicate::Policy(_) => {
             said.policies.insert(row.index, signed.digest);
         }
+        Predicate::Hold(hold) => said.holds.hold(row.index, &hold),
+        Predicate::Flag(flag) => said.flags.flag(row.index, &flag),
         _ => {}
     }
 }

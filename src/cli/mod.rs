@@ -23,6 +23,7 @@ pub mod monitor;
 pub mod payload;
 pub mod people;
 pub mod prove;
+pub mod query;
 pub mod redaction;
 pub mod report;
 pub mod retention;
@@ -97,6 +98,8 @@ enum Command {
     Watch(WithServer<watch::WatchArgs>),
     /// List runs, newest first
     Runs(WithServer<runs::RunsArgs>),
+    /// Query runs, frames and payload records for a stated purpose
+    Query(WithServer<query::QueryArgs>),
     /// Show a run as a timeline
     Show(WithServer<show::ShowArgs>),
     /// Follow a run live, until it is sealed
@@ -243,6 +246,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Runs(args) => {
             let (args, client) = args.client()?;
             runs::run(args, client).await?;
+        }
+        Command::Query(args) => {
+            let (args, client) = args.client()?;
+            query::run(args, client).await?;
         }
         Command::Show(args) => {
             let (args, client) = args.client()?;

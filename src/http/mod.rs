@@ -5,6 +5,7 @@ mod agent_keys;
 mod anchors;
 mod append_frames;
 pub mod body;
+mod counts;
 mod encoding;
 mod envelope;
 mod erasures;
@@ -16,12 +17,15 @@ mod health;
 mod hold_orders;
 mod holds;
 mod ledger;
+mod list_frames;
+mod list_payload_records;
 mod list_runs;
 mod log;
 mod open_run;
 mod people;
 mod presentation;
 pub mod problem;
+mod queries;
 mod read_frames;
 mod read_payload;
 mod read_run;
@@ -33,8 +37,10 @@ mod request;
 mod retention;
 mod retention_dry_run;
 mod rotations;
+mod saved_queries;
 mod schema;
 mod seal_run;
+mod search;
 mod serve;
 mod settings;
 mod signature;
@@ -144,6 +150,11 @@ impl Modify for Token {
 fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(open_run::open_run, list_runs::list_runs))
+        .routes(routes!(list_frames::list_frames))
+        .routes(routes!(list_payload_records::list_payload_records))
+        .routes(routes!(counts::count_runs))
+        .routes(routes!(counts::count_frames))
+        .routes(routes!(counts::count_payload_records))
         .routes(routes!(read_run::read_run))
         .routes(routes!(
             append_frames::append_frames,
@@ -207,6 +218,14 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(log::read_checkpoint))
         .route("/t/{log}/tile/{level}/{*index}", get(log::read_tile))
         .route("/t/{log}/tile/entries/{*index}", get(log::read_entry_tile))
+        .routes(routes!(queries::list_queries))
+        .routes(routes!(queries::forget_query))
+        .routes(routes!(saved_queries::list_saved_queries))
+        .routes(routes!(
+            saved_queries::read_saved_query,
+            saved_queries::save_query,
+            saved_queries::remove_saved_query
+        ))
         .routes(routes!(settings::read_settings, settings::change_settings))
         .routes(routes!(health::live))
         .routes(routes!(health::ready))

@@ -5,7 +5,7 @@ use super::encoding;
 use super::envelope::{span, without_secrets};
 use crate::access::AccessError;
 use crate::anchor::AnchorError;
-use crate::query::BadFilter;
+use crate::query::{BadCursor, BadFilter};
 use crate::record::RecordError;
 use crate::record::intake::{IntakeCode, IntakeError};
 use axum::body::Body;
@@ -43,6 +43,9 @@ pub struct Problem {
     /// The next count of the key, where a signed frame has another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n: Option<u64>,
+    /// The character of the filter, from 1, that is wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<usize>,
     /// Whether, and after how many seconds, to try again.
     #[serde(skip)]
     pub retry_after_s: Option<u32>,
@@ -70,6 +73,7 @@ impl Problem {
             action: action.to_owned(),
             head: None,
             n: None,
+            at: None,
             retry_after_s: None,
             accept_encoding: None,
         }
@@ -88,12 +92,37 @@ impl Problem {
 
     /// A filter is malformed.
     fn filter(error: &BadFilter) -> Self {
-        Self::new(
+        let problem = Self::new(
             StatusCode::BAD_REQUEST,
             "malformed_filter",
             "The filter is malformed",
             error.to_string(),
             "Correct the filter where the detail says; how one is written stands in docs/queries.md.",
+        );
+        Self {
+            at: Some(error.at()),
+            ..problem
+        }
+    }
+
+    /// A query came without its purpose.
+    pub(crate) fn purpose_of_query() -> Self {
+        let problem = Self::purpose_required();
+        Self {
+            detail: "what is asked over many runs is answered for a stated purpose only, which stands on the ledger".to_owned(),
+            action: "Say why in the header `Purpose`, or in `purpose` of the query.".to_owned(),
+            ..problem
+        }
+    }
+
+    /// A cursor leads nowhere.
+    pub(crate) fn cursor(error: BadCursor) -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "malformed_cursor",
+            "The cursor leads nowhere",
+            error.to_string(),
+            "Send `next` of the page before as it is, with everything else as it was; or begin again without a cursor.",
         )
     }
 
@@ -606,6 +635,8 @@ impl From<RecordError> for Problem {
             ),
             RecordError::NoTurn { .. } => missing("turn_not_found", "No such turn"),
             RecordError::NoPerson(_) => missing("person_not_found", "No such person"),
+            RecordError::NoQuery(_) => missing("query_not_found", "No such query"),
+            RecordError::NoSavedQuery(_) => missing("saved_query_not_found", "No such saved query"),
             RecordError::NoLog(_) => Self::new(
                 StatusCode::NOT_FOUND,
                 "ledger_not_found",
@@ -781,6 +812,13 @@ impl From<RecordError> for Problem {
                 "There is nothing to accept",
                 detail,
                 "Leave it; `GET /v1/ledger/anchors` says how it stands.",
+            ),
+            RecordError::TooSlow => Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "query_too_slow",
+                "The query takes too long",
+                detail,
+                "Ask for less: a bound on the time, or a field that is indexed, as docs/queries.md has them; what few rows are is found only by looking at many otherwise.",
             ),
             RecordError::Store(error) => {
                 database(error.is_storage_full(), error.is_transient(), &error)

@@ -5,6 +5,7 @@ use crate::access::AccessError;
 use crate::ledger::LedgerError;
 use crate::redact::RuleError;
 use crate::rotation::RotationError;
+use crate::store::search::SECONDS;
 use crate::store::{self, Failure, StoreError};
 use crate::vault::VaultError;
 use onrecord_core::chain::Fault;
@@ -141,6 +142,12 @@ pub enum RecordError {
     /// Nobody has such a pseudonym.
     #[error("{0} stands for nobody, or for somebody who is forgotten")]
     NoPerson(String),
+    /// No question that was entered there, or one whose text was removed.
+    #[error("there is no query at index {0} of the ledger, or what it asked is forgotten")]
+    NoQuery(u64),
+    /// No filter is kept under that name.
+    #[error("no query is saved as {0}")]
+    NoSavedQuery(String),
     /// No such ledger.
     #[error("there is no ledger {0}")]
     NoLog(String),
@@ -303,6 +310,9 @@ pub enum RecordError {
     /// No such tenant, though a token is of it.
     #[error("tenant {0} is not there")]
     NoTenant(TenantId),
+    /// A search took longer than it may.
+    #[error("the search was given up after {SECONDS} s")]
+    TooSlow,
     /// The database.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -356,6 +366,16 @@ pub(crate) async fn commit(tx: store::Tx) -> Result<(), RecordError> {
             _ => error.into(),
         }
     })
+}
+
+impl RecordError {
+    /// What a search failed with.
+    pub(crate) fn of_search(error: StoreError) -> Self {
+        if error.is_too_slow() {
+            return Self::TooSlow;
+        }
+        Self::Store(error)
+    }
 }
 
 impl From<RotationError> for RecordError {

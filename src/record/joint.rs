@@ -1,4 +1,4 @@
-//! Openings, seals and readings that come at the same time go into the tenant's ledger together: one transaction, one
+//! Openings, seals, readings and questions that come at the same time go into the tenant's ledger together: one transaction, one
 //! lock, one checkpoint.
 //!
 //! Whatever comes while a transaction is under way waits for its end and is in the next one; who comes alone waits for
@@ -11,6 +11,7 @@ use super::seal::{Seal, Sealing};
 use super::{RecordError, Recorder};
 use crate::store::StoreError;
 use onrecord_core::chain::Chain;
+use onrecord_core::frame::Actor;
 use onrecord_core::id::TenantId;
 use onrecord_core::receipt::Receipt;
 use onrecord_core::statement::Access;
@@ -30,6 +31,15 @@ pub(super) struct Reading {
     /// Entries of the ledger when they were read, where they were not read under the tenant's lock: if an erasure in the
     /// run stands behind these, what was read may have been erased before.
     pub(super) ledger_size: Option<u64>,
+}
+
+/// A question over many runs that is not answered yet.
+pub(super) struct Asking {
+    pub(super) by: Actor,
+    pub(super) purpose: String,
+    pub(super) resource: &'static str,
+    /// All of it: what the entry's subject is the digest of.
+    pub(super) text: Vec<u8>,
 }
 
 /// What can go into the ledger together with others of its tenant.
@@ -52,6 +62,7 @@ pub(super) struct Waiting {
     openings: Vec<Job<Opening>>,
     sealings: Vec<Job<Sealing>>,
     readings: Vec<Job<Reading>>,
+    askings: Vec<Job<Asking>>,
 }
 
 /// Nothing is done where its key has opened a run already.
@@ -79,6 +90,15 @@ impl Joins for Reading {
 
     fn queue(waiting: &mut Waiting) -> &mut Vec<Job<Self>> {
         &mut waiting.readings
+    }
+}
+
+impl Joins for Asking {
+    /// Index of the entry.
+    type Done = u64;
+
+    fn queue(waiting: &mut Waiting) -> &mut Vec<Job<Self>> {
+        &mut waiting.askings
     }
 }
 
@@ -119,12 +139,13 @@ impl Waiting {
             openings: first(&mut self.openings, count),
             sealings: first(&mut self.sealings, AT_ONCE),
             readings: first(&mut self.readings, AT_ONCE),
+            askings: first(&mut self.askings, AT_ONCE),
         };
         (taken.len() > 0).then_some(taken)
     }
 
     fn len(&self) -> usize {
-        self.openings.len() + self.sealings.len() + self.readings.len()
+        self.openings.len() + self.sealings.len() + self.readings.len() + self.askings.len()
     }
 
     /// Each by itself.
@@ -142,6 +163,10 @@ impl Waiting {
             readings: vec![job],
             ..Self::default()
         }));
+        all.extend(self.askings.into_iter().map(|job| Self {
+            askings: vec![job],
+            ..Self::default()
+        }));
         all
     }
 
@@ -155,6 +180,7 @@ impl Waiting {
         each(self.openings, &error);
         each(self.sealings, &error);
         each(self.readings, &error);
+        each(self.askings, &error);
     }
 
     /// Tells the only one why.
@@ -172,6 +198,7 @@ impl Waiting {
         each(self.openings, answers.openings);
         each(self.sealings, answers.sealings);
         each(self.readings, answers.readings);
+        each(self.askings, answers.askings);
     }
 }
 

@@ -21,6 +21,7 @@ mod people;
 mod place;
 mod prepare;
 pub mod present;
+pub mod query;
 mod queue;
 pub mod read;
 mod redaction;

@@ -3,7 +3,7 @@
 
 use crate::query::{self, BadFilter};
 use crate::record::RecordError;
-use crate::store::condition::Condition;
+use crate::store::search::condition::Condition;
 use onrecord_core::digest::Hash;
 use onrecord_core::frame::Kind;
 use onrecord_core::id::RunId;

@@ -2,8 +2,9 @@
 //! clock or a database.
 
 use super::policy::{Policy, Schedule, Term, Trigger};
-use crate::store::condition::{Comparison, Condition, Field, Value};
 use crate::store::retention::{Needs, RunFacts};
+use crate::store::search::condition::{Comparison, Condition, Value};
+use crate::store::search::field::Field;
 use onrecord_core::facts;
 use onrecord_core::timestamp::Timestamp;
 use std::fmt;

@@ -26,8 +26,20 @@ const GUARDED: [&str; 16] = [
     "rewinds",
     "accepted_rewinds",
 ];
-/// Another table that the server may add to and no more: its rows go when they are erased, by a role of its own.
-const PAYLOADS: &str = "payloads";
+/// Other tables that the server may add to and no more: their rows go when they are erased, by a role of its own.
+const ERASABLE: [&str; 2] = ["payloads", "queries"];
+/// Other tables that nobody may see but of one tenant.
+const OF_ONE_TENANT: [&str; 9] = [
+    "runs",
+    "run_heads",
+    "people",
+    "holds",
+    "hold_orders",
+    "hold_order_runs",
+    "hold_releases",
+    "run_flags",
+    "saved_queries",
+];
 /// Tables that a process reads of all tenants at once.
 const OF_ALL_TENANTS: [&str; 2] = ["rewinds", "accepted_rewinds"];
 
@@ -205,8 +217,8 @@ async fn unprotected_tables(
     has_role: bool,
 ) -> Result<Vec<String>, StoreError> {
     let mut append_only = GUARDED.to_vec();
-    append_only.push(PAYLOADS);
-    let mut of_one_tenant = [&append_only[..], &["runs", "run_heads", "people"]].concat();
+    append_only.extend(ERASABLE);
+    let mut of_one_tenant = [&append_only[..], &OF_ONE_TENANT].concat();
     of_one_tenant.retain(|name| !OF_ALL_TENANTS.contains(name));
     let mut found: Vec<String> = sqlx::query_scalar(
         "select 'table ' || name || ' has no row security' from unnest($1::text[]) as name

@@ -33,26 +33,30 @@ pub(crate) const fn verdict_no(verdict: Verdict) -> i16 {
     }
 }
 
+/// Kinds in the order of `frames.kind_no`, which counts from 1.
+pub(crate) const KINDS: [Kind; 18] = [
+    Kind::Session,
+    Kind::Turn,
+    Kind::TurnEnd,
+    Kind::ToolCall,
+    Kind::ToolResult,
+    Kind::GateResult,
+    Kind::ModelCall,
+    Kind::ModelResult,
+    Kind::Observation,
+    Kind::Decision,
+    Kind::SideEffect,
+    Kind::Snapshot,
+    Kind::FileVersion,
+    Kind::Retrieval,
+    Kind::Memory,
+    Kind::Context,
+    Kind::Outcome,
+    Kind::SessionEnd,
+];
+
 /// `frames.kind_no` of a kind.
-pub(crate) const fn kind_no(kind: Kind) -> i16 {
-    match kind {
-        Kind::Session => 1,
-        Kind::Turn => 2,
-        Kind::TurnEnd => 3,
-        Kind::ToolCall => 4,
-        Kind::ToolResult => 5,
-        Kind::GateResult => 6,
-        Kind::ModelCall => 7,
-        Kind::ModelResult => 8,
-        Kind::Observation => 9,
-        Kind::Decision => 10,
-        Kind::SideEffect => 11,
-        Kind::Snapshot => 12,
-        Kind::FileVersion => 13,
-        Kind::Retrieval => 14,
-        Kind::Memory => 15,
-        Kind::Context => 16,
-        Kind::Outcome => 17,
-        Kind::SessionEnd => 18,
-    }
+pub(crate) fn kind_no(kind: Kind) -> i16 {
+    let found = (1..).zip(KINDS).find(|(_, one)| *one == kind);
+    found.map_or(0, |(no, _)| no)
 }

@@ -1,9 +1,9 @@
 //! Orders of holds: what was ordered, what it found, and how far that is.
 
-use super::condition::Condition;
 use super::holds::requested;
 use super::id::Uuid;
 use super::people::actor;
+use super::search::condition::{Condition, Scope};
 use super::time::Time;
 use super::{StoreError, Tx, contradiction, unsigned};
 use onrecord_core::frame::Actor;
@@ -103,10 +103,10 @@ pub(crate) async fn find_runs(
     let mut sql =
         QueryBuilder::new("insert into hold_order_runs (hold_order, tenant, run) select ");
     sql.push_bind(id.to_string());
-    sql.push(", tenant, run from runs where tenant = ")
+    sql.push(", r.tenant, r.run from runs as r where r.tenant = ")
         .push_bind(tenant.as_str())
         .push(" and ");
-    condition.push(&mut sql);
+    condition.push(&mut sql, Scope::of_all(tenant));
     let done = sql.build().persistent(false).execute(&mut **tx).await?;
     Ok(done.rows_affected())
 }

@@ -4,12 +4,14 @@
 //! signed apart, [`Signed::predicate`] the rest once the signature is known to be good.
 
 mod predicate;
+mod query;
 
 pub use predicate::{
     Access, Completeness, Disposal, Erasure, Evidence, Export, ExportCounts, Flag, FlagAction,
     Hold, HoldAction, Key, KeyAction, KeyRole, LedgerPosition, Outcome, PayloadCounts, Policy,
     Predicate, Previous, Published, Release, Rewind, RunHead, RunOpen, RunSeal, State,
 };
+pub use query::Query;
 
 use crate::digest::{Hash, leaf_hash};
 use crate::frame::{SUITE, signature};
@@ -35,6 +37,8 @@ pub const MANIFEST_SUBJECT: &str = "MANIFEST.sha256";
 
 /// Subject of a disposal.
 pub const DISPOSAL_SUBJECT: &str = "erasure-entries.txt";
+/// Subject of a query: its text, which says all that was asked.
+pub const QUERY_SUBJECT: &str = "query.json";
 
 /// Why bytes are no statement of ours.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,7 +1,7 @@
 //! One transaction of what waits: composed in memory under the tenant's lock, then written in a few statements, however
 //! much it is.
 
-use super::{Joins, Reading, Waiting};
+use super::{Asking, Joins, Reading, Waiting};
 use crate::access::AgentKeys;
 use crate::ledger::people::Pseudonyms;
 use crate::ledger::{self, Unwritten, later};
@@ -12,13 +12,17 @@ use crate::record::settings::{Settings, settings};
 use crate::record::{RecordError, Recorder, commit};
 use crate::store::append::RunWrite;
 use crate::store::frames::NewFrame;
+use crate::store::queries::QueryRow;
 use crate::store::runs::{NewRun, RunRow, SealedRow};
 use crate::store::tenants::LockedTenant;
 use crate::store::{self, StoreError, Tx};
 use onrecord_core::chain::Chain;
+use onrecord_core::digest::Hash;
 use onrecord_core::facts::Fact;
 use onrecord_core::id::{RunId, TenantId};
-use onrecord_core::statement::{Access, FRAMES_SUBJECT, Predicate, Previous, RunOpen, RunSeal};
+use onrecord_core::statement::{
+    Access, FRAMES_SUBJECT, Predicate, Previous, QUERY_SUBJECT, Query, RunOpen, RunSeal,
+};
 use onrecord_core::timestamp::Timestamp;
 use std::collections::{HashMap, HashSet};
 
@@ -27,6 +31,7 @@ pub(super) struct Answers {
     pub(super) openings: Vec<Answer<Opening>>,
     pub(super) sealings: Vec<Answer<Sealing>>,
     pub(super) readings: Vec<Answer<Reading>>,
+    pub(super) askings: Vec<Answer<Asking>>,
 }
 
 type Answer<T> = Result<Option<<T as Joins>::Done>, RecordError>;
@@ -43,6 +48,14 @@ struct Opened {
     run_no: u64,
     at: Timestamp,
     index: u64,
+}
+
+/// What was given its place, each in the order of its kind.
+struct Composed {
+    openings: Vec<Outcome<Opened>>,
+    sealings: Vec<Outcome<Sealed>>,
+    readings: Vec<Outcome<u64>>,
+    askings: Vec<Outcome<QueryRow>>,
 }
 
 /// A run that is sealed.
@@ -71,9 +84,15 @@ pub(super) async fn write(
         unwritten: Unwritten::begin(&locked, &recorder.vault).await?,
         tenant: &mut locked,
     };
-    let (openings, sealings, readings) = batch.compose(waiting, found).await;
+    let Composed {
+        openings,
+        sealings,
+        readings,
+        askings,
+    } = batch.compose(waiting, found).await;
     let Batch { now, unwritten, .. } = batch;
     write_runs(&mut tx, now, (waiting, &openings), &sealings).await?;
+    write_queries(&mut tx, tenant, &askings).await?;
     let entries = unwritten.write(&mut tx, &locked).await?;
     let mut seals = Vec::new();
     if let Some(first) = entries.first().map(|entry| entry.index) {
@@ -95,7 +114,12 @@ pub(super) async fn write(
         openings: openings.into_iter().map(opened).collect(),
         sealings: seals,
         readings,
+        askings: askings.into_iter().map(asked).collect(),
     })
+}
+
+fn asked(outcome: Outcome<QueryRow>) -> Answer<Asking> {
+    Ok(outcome?.map(|row| row.ledger_index))
 }
 
 fn opened(outcome: Outcome<Opened>) -> Answer<Opening> {
@@ -155,6 +179,7 @@ impl Found {
             found.opened = opened.into_keys().collect();
         }
         let readers = waiting.readings.iter().map(|job| &job.work.access.by);
+        let readers = readers.chain(waiting.askings.iter().map(|job| &job.work.by));
         found.readers = Pseudonyms::of(tx, tenant, readers).await?;
         let sizes = waiting.readings.iter();
         if let Some(first) = sizes.filter_map(|job| job.work.ledger_size).min() {
@@ -173,15 +198,7 @@ struct Batch<'a> {
 
 impl Batch<'_> {
     /// Gives everything its place in the ledger, or says why it has none; nothing is written yet.
-    async fn compose(
-        &mut self,
-        waiting: &Waiting,
-        mut found: Found,
-    ) -> (
-        Vec<Outcome<Opened>>,
-        Vec<Outcome<Sealed>>,
-        Vec<Outcome<u64>>,
-    ) {
+    async fn compose(&mut self, waiting: &Waiting, mut found: Found) -> Composed {
         let mut count = 0;
         let mut pause = async || {
             count += 1;
@@ -215,7 +232,17 @@ impl Batch<'_> {
             pause().await;
             readings.push(self.read(&job.work, &found));
         }
-        (openings, sealings, readings)
+        let mut askings = Vec::new();
+        for job in &waiting.askings {
+            pause().await;
+            askings.push(self.ask(&job.work, &found));
+        }
+        Composed {
+            openings,
+            sealings,
+            readings,
+            askings,
+        }
     }
 
     /// The time of the next entry.
@@ -285,6 +312,29 @@ impl Batch<'_> {
         });
         Ok(Some(self.unwritten.push(self.tenant, &access, None)?.index))
     }
+
+    fn ask(&mut self, asking: &Asking, found: &Found) -> Outcome<QueryRow> {
+        let query = Query {
+            at: self.next_time()?,
+            by: found.readers.actor(&asking.by)?,
+            purpose: asking.purpose.clone(),
+            resource: asking.resource.to_owned(),
+        };
+        let (at, by) = (query.at, query.by.clone());
+        let subject = (QUERY_SUBJECT, Hash::of(&[&asking.text]));
+        let predicate = Predicate::Query(query);
+        let entry = self
+            .unwritten
+            .push(self.tenant, &predicate, Some(subject))?;
+        Ok(Some(QueryRow {
+            ledger_index: entry.index,
+            at,
+            resource: asking.resource.to_owned(),
+            purpose: asking.purpose.clone(),
+            by,
+            text: asking.text.clone(),
+        }))
+    }
 }
 
 /// Writes the rows of new runs, and the frames of all.
@@ -347,6 +397,20 @@ async fn write_runs(
     });
     let mut writes: Vec<RunWrite<'_>> = new.chain(ended).collect();
     Ok(store::append::write_locked(tx, now, &mut writes).await?)
+}
+
+/// Keeps what was asked beside its entries.
+async fn write_queries(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    askings: &[Outcome<QueryRow>],
+) -> Result<(), RecordError> {
+    let rows = askings.iter().filter_map(|row| row.as_ref().ok()?.clone());
+    let rows = Vec::from_iter(rows);
+    if !rows.is_empty() {
+        store::queries::insert(tx, tenant, &rows).await?;
+    }
+    Ok(())
 }
 
 /// What frames say of their run.

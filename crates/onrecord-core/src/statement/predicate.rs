@@ -2,7 +2,7 @@
 
 use super::{
     BadStatement, DISPOSAL_SUBJECT, FRAMES_SUBJECT, MANIFEST_SUBJECT, PREDICATE_HOST,
-    PREDICATE_VERSION, STATEMENT_TYPE, Signed, malformed,
+    PREDICATE_VERSION, QUERY_SUBJECT, Query, STATEMENT_TYPE, Signed, malformed,
 };
 use crate::chain::genesis;
 use crate::digest::Hash;
@@ -552,6 +552,8 @@ predicates! {
     Access = "access",
     /// A bundle was made.
     Export = "export",
+    /// A question was asked over many runs.
+    Query = "query",
     /// A policy changed.
     Policy = "policy",
     /// The ledger goes on from before what was published.
@@ -574,6 +576,7 @@ impl Predicate {
             Self::Disposal(one) => one.at,
             Self::Access(one) => one.at,
             Self::Export(one) => one.at,
+            Self::Query(one) => one.at,
             Self::Policy(one) => one.at,
             Self::Rewind(one) => one.at,
             Self::Release(one) => one.at,
@@ -594,6 +597,7 @@ impl Predicate {
             Self::Key(_)
             | Self::Disposal(_)
             | Self::Policy(_)
+            | Self::Query(_)
             | Self::Rewind(_)
             | Self::Release(_) => None,
         }
@@ -608,6 +612,7 @@ impl Predicate {
             Self::Disposal(one) => Some(&one.by),
             Self::Access(one) => Some(&one.by),
             Self::Export(one) => Some(&one.by),
+            Self::Query(one) => Some(&one.by),
             Self::Policy(one) => Some(&one.by),
             Self::Rewind(one) => Some(&one.by),
             Self::Release(one) => Some(&one.by),
@@ -664,6 +669,7 @@ impl Predicate {
             Self::RunOpen(_) | Self::RunHead(_) | Self::RunSeal(_) => Some(FRAMES_SUBJECT),
             Self::Export(_) => Some(MANIFEST_SUBJECT),
             Self::Disposal(_) => Some(DISPOSAL_SUBJECT),
+            Self::Query(_) => Some(QUERY_SUBJECT),
             _ => None,
         };
         if name.is_some_and(|name| name != signed.subject) {
@@ -702,10 +708,11 @@ impl Predicate {
                 disposal.scope.as_str(),
                 "payloads" | "subject" | "tier" | "tenant" | "expiry"
             ),
-            Self::Hold(hold) => hold.with.as_ref().is_none_or(|with| {
-                hold.action == HoldAction::Released && check_actor(with).is_ok()
-            }),
-            Self::Flag(_) | Self::Export(_) | Self::Policy(_) => true,
+            Self::Hold(hold) => hold
+                .with
+                .as_ref()
+                .is_none_or(|with| check_actor(with).is_ok()),
+            Self::Flag(_) | Self::Export(_) | Self::Policy(_) | Self::Query(_) => true,
         };
         if fits && self.by().is_none_or(|by| check_actor(by).is_ok()) {
             Ok(())
