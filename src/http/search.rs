@@ -175,7 +175,12 @@ pub(super) fn rows(
     page: &Page,
     next: Option<&str>,
 ) -> Result<Vec<u8>, Problem> {
-    let page = format::json::page(resource.member(), resource.columns(), &page.rows.cells(), next);
+    let page = format::json::page(
+        resource.member(),
+        resource.columns(),
+        &page.rows.cells(),
+        next,
+    );
     page.map_err(|_| Problem::internal())
 }
 

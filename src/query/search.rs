@@ -6,11 +6,11 @@ use super::resource::Resource;
 use crate::access::Caller;
 use crate::record::read::{ListRequest, RunSummary};
 use crate::record::{RecordError, Recorder};
+use crate::store::StoreError;
 use crate::store::search::condition::Condition;
 use crate::store::search::frames::{FrameRow, Frames};
 use crate::store::search::payloads::{PayloadRow, Payloads};
 use crate::store::search::{self, Order};
-use crate::store::StoreError;
 use onrecord_core::digest::Hash;
 use std::collections::BTreeMap;
 
@@ -111,7 +111,12 @@ impl Search {
             }
             Resource::Frames => {
                 let rows = self.frames(recorder, caller, after, one_more).await?;
-                cut(rows, limit, |frame| Key::Frame(frame.key.clone()), Rows::Frames)
+                cut(
+                    rows,
+                    limit,
+                    |frame| Key::Frame(frame.key.clone()),
+                    Rows::Frames,
+                )
             }
             Resource::PayloadRecords => {
                 let rows = self.payloads(recorder, caller, after, one_more).await?;

@@ -122,10 +122,7 @@ mod tests {
     fn a_condition_becomes_branches() {
         let (a, b, c) = (is("agent", "a"), is("tool", "b"), is("model", "c"));
         let both = |one: &Condition, other: &Condition| vec![one.clone(), other.clone()];
-        let condition = Condition::All(vec![
-            Condition::Any(vec![a.clone(), b.clone()]),
-            c.clone(),
-        ]);
+        let condition = Condition::All(vec![Condition::Any(vec![a.clone(), b.clone()]), c.clone()]);
         assert_eq!(branches(&condition), [both(&a, &c), both(&b, &c)]);
         let condition = not(Condition::Any(vec![a.clone(), not(b.clone())]));
         assert_eq!(branches(&condition), [both(&not(a.clone()), &b)]);
@@ -136,7 +133,10 @@ mod tests {
     #[test]
     fn there_are_never_too_many() {
         let pair = |n: usize| {
-            Condition::Any(vec![is("tool", &n.to_string()), is("model", &n.to_string())])
+            Condition::Any(vec![
+                is("tool", &n.to_string()),
+                is("model", &n.to_string()),
+            ])
         };
         let condition = Condition::All((0..10).map(pair).collect());
         let found = branches(&condition);

@@ -142,11 +142,9 @@ fn expression(source: Source, scope: Scope<'_>) -> &'static str {
     match source {
         Source::Run(sql) | Source::Frame(sql) | Source::Payload(sql) => sql,
         Source::RunId => scope.run,
-        Source::Fact(_)
-        | Source::Kind
-        | Source::Name(_)
-        | Source::Verdict
-        | Source::FailedGate => "null",
+        Source::Fact(_) | Source::Kind | Source::Name(_) | Source::Verdict | Source::FailedGate => {
+            "null"
+        }
     }
 }
 
@@ -203,12 +201,7 @@ fn said(
     said_any(sql, scope, fact, std::slice::from_ref(value));
 }
 
-fn said_any(
-    sql: &mut QueryBuilder<Postgres>,
-    scope: Scope<'_>,
-    fact: FactField,
-    values: &[Value],
-) {
+fn said_any(sql: &mut QueryBuilder<Postgres>, scope: Scope<'_>, fact: FactField, values: &[Value]) {
     if scope.each {
         sql.push("exists (select from run_facts where tenant = ");
         sql.push_bind(scope.tenant.to_owned()).push(" and field = ");
@@ -230,7 +223,8 @@ fn said_any(
 /// `run in (select …`: the runs that say anything of a field, which are listed once and not looked for row by row, since
 /// the index has the value before the run.
 fn listed(sql: &mut QueryBuilder<Postgres>, scope: Scope<'_>, fact: FactField) {
-    sql.push(scope.run).push(" in (select run from run_facts where tenant = ");
+    sql.push(scope.run)
+        .push(" in (select run from run_facts where tenant = ");
     sql.push_bind(scope.tenant.to_owned()).push(" and field = ");
     sql.push_bind(field_no(fact));
 }

@@ -71,10 +71,12 @@ pub(crate) async fn count(
     condition: &Condition,
     by: &[By],
 ) -> Result<Vec<Group>, StoreError> {
-    sqlx::query("select set_config('statement_timeout', $1, true), set_config('work_mem', '64MB', true)")
-        .bind(format!("{SECONDS_OF_COUNTS}s"))
-        .execute(&mut **tx)
-        .await?;
+    sqlx::query(
+        "select set_config('statement_timeout', $1, true), set_config('work_mem', '64MB', true)",
+    )
+    .bind(format!("{SECONDS_OF_COUNTS}s"))
+    .execute(&mut **tx)
+    .await?;
     let scope = Scope {
         tenant: tenant.as_str(),
         run: match of {
@@ -128,13 +130,7 @@ pub(crate) async fn count(
 }
 
 /// Adds the groups of one part of the rows.
-fn push_part(
-    sql: &mut QueryBuilder<Postgres>,
-    scope: Scope<'_>,
-    of: Of,
-    part: &Way,
-    by: &[By],
-) {
+fn push_part(sql: &mut QueryBuilder<Postgres>, scope: Scope<'_>, of: Of, part: &Way, by: &[By]) {
     let kind = part.kind();
     sql.push("select ");
     for (place, by) in by.iter().enumerate() {
@@ -166,7 +162,9 @@ fn push_part(
             ..
         }) = by
         {
-            sql.push(format!(" left join run_facts g{place} on g{place}.tenant = "));
+            sql.push(format!(
+                " left join run_facts g{place} on g{place}.tenant = "
+            ));
             sql.push_bind(scope.tenant.to_owned());
             sql.push(format!(" and g{place}.field = "));
             sql.push_bind(field_no(*fact));
@@ -175,7 +173,8 @@ fn push_part(
     }
     match of {
         Of::Runs => {
-            sql.push(" where r.tenant = ").push_bind(scope.tenant.to_owned());
+            sql.push(" where r.tenant = ")
+                .push_bind(scope.tenant.to_owned());
             // Times say something about ids, by which runs are found, where the condition is one branch.
             if let [branch] = &branches(part.rest())[..] {
                 Bounds::ALL.narrowed(branch).push(sql, "r.run");
@@ -220,9 +219,14 @@ fn key(by: By, place: usize, of: Of, kind: Option<Kind>) -> String {
         (Source::Kind, None) => "f.kind_no::text".to_owned(),
         (Source::Name(kinds), Some(kind)) if kinds.contains(&kind) => "f.name".to_owned(),
         (Source::Name(kinds), None) => {
-            let numbers = kinds.iter().map(|kind| super::kinds::kind_no(*kind).to_string());
+            let numbers = kinds
+                .iter()
+                .map(|kind| super::kinds::kind_no(*kind).to_string());
             let numbers: Vec<String> = numbers.collect();
-            format!("case when f.kind_no in ({}) then f.name end", numbers.join(", "))
+            format!(
+                "case when f.kind_no in ({}) then f.name end",
+                numbers.join(", ")
+            )
         }
         (Source::Verdict, Some(Kind::GateResult) | None) => "f.verdict::text".to_owned(),
         (Source::FailedGate, Some(Kind::GateResult) | None) => {

@@ -54,7 +54,9 @@ impl Driver {
             sql.push(" from run_facts d");
             if with_run {
                 // One look at the key for each: with `offset 0` it cannot become a join with all runs.
-                sql.push(" cross join lateral (select * from runs where runs.run = d.run offset 0) r");
+                sql.push(
+                    " cross join lateral (select * from runs where runs.run = d.run offset 0) r",
+                );
             }
             sql.push(" where d.tenant = ").push_bind(tenant.to_owned());
             sql.push(" and d.field = ").push_bind(field_no(*fact));
@@ -141,7 +143,7 @@ pub(super) async fn choose(
         sql.push("(select count(*) from (select");
         driver.push(&mut sql, scope.tenant, false);
         bounds.push(&mut sql, driver.run());
-        sql.push(" limit ").push_bind(COUNTED).push(") as some)");
+        sql.push(" limit ").push_bind(COUNTED).push(") as counted)");
     }
     sql.push("]");
     let counts: Vec<i64> = sql
@@ -149,7 +151,10 @@ pub(super) async fn choose(
         .persistent(false)
         .fetch_one(&mut **tx)
         .await?;
-    let fewest = offered.into_iter().zip(counts).min_by_key(|(_, count)| *count);
+    let fewest = offered
+        .into_iter()
+        .zip(counts)
+        .min_by_key(|(_, count)| *count);
     Ok(fewest.map_or((Driver::Walk, None), |(driver, count)| {
         (driver, Some(count))
     }))

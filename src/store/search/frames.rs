@@ -215,9 +215,13 @@ impl Way {
             sql.push(" from frames f");
             return;
         };
-        sql.push(" from (select ").push(driver.run()).push(" as run");
+        sql.push(" from (select ")
+            .push(driver.run())
+            .push(" as run");
         driver.push(sql, tenant, false);
-        sql.push(") d cross join lateral (select * from frames where frames.run = d.run offset 0) f");
+        sql.push(
+            ") d cross join lateral (select * from frames where frames.run = d.run offset 0) f",
+        );
     }
 
     /// Adds ` where …`, without what is still asked.
@@ -246,9 +250,7 @@ impl Way {
         else {
             return 0;
         };
-        let exact = |condition: &Condition| {
-            matches!(condition, Condition::Is(field, Comparison::Equal, _) if **field == NAME || **field == VERDICT_NO)
-        };
+        let exact = |condition: &Condition| matches!(condition, Condition::Is(field, Comparison::Equal, _) if **field == NAME || **field == VERDICT_NO);
         let is_exact = match rest {
             Condition::All(all) => all.iter().any(exact),
             one => exact(one),
@@ -368,7 +370,8 @@ fn statement(
 /// Adds that frames are on one side of another one. The time alone is for the index, which has no more.
 fn beyond(sql: &mut QueryBuilder<Postgres>, sign: &'static str, key: &FrameKey) {
     sql.push(" and f.at").push(sign.trim_end()).push("= ");
-    sql.push_bind(Time(key.at)).push(" and (f.at, f.run, f.seq)");
+    sql.push_bind(Time(key.at))
+        .push(" and (f.at, f.run, f.seq)");
     sql.push(sign).push("(").push_bind(Time(key.at)).push(", ");
     sql.push_bind(Uuid::from(&key.run)).push(", ");
     sql.push_bind(signed(key.seq)).push(")");

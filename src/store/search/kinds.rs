@@ -84,7 +84,8 @@ fn test(
     };
     let found = match field.source {
         Source::Kind => {
-            let named = |value: &&Value| matches!(value, Value::Text(word) if word == kind.as_str());
+            let named =
+                |value: &&Value| matches!(value, Value::Text(word) if word == kind.as_str());
             if values.is_empty() || values.iter().any(named) {
                 Condition::always()
             } else {
@@ -94,7 +95,8 @@ fn test(
         Source::Name(kinds) if kinds.contains(&kind) => ask(&NAME, given()),
         Source::Verdict if kind == Kind::GateResult => {
             let named = |verdict: &Verdict| {
-                let is = |value: &&Value| matches!(value, Value::Text(word) if word == verdict.as_str());
+                let is =
+                    |value: &&Value| matches!(value, Value::Text(word) if word == verdict.as_str());
                 values.iter().any(is)
             };
             let named: Vec<_> = Verdict::ALL.into_iter().filter(named).collect();
@@ -102,7 +104,10 @@ fn test(
         }
         Source::FailedGate if kind == Kind::GateResult => {
             let failed = verdicts(&[Verdict::Fail, Verdict::Error]);
-            all(vec![Condition::In(&VERDICT_NO, failed), ask(&NAME, given())])
+            all(vec![
+                Condition::In(&VERDICT_NO, failed),
+                ask(&NAME, given()),
+            ])
         }
         Source::Name(_) | Source::Verdict | Source::FailedGate => Condition::never(),
         _ => return None,

@@ -115,7 +115,9 @@ fn statement(
     path.bounds.push(&mut sql, path.driver.run());
     let runs = |sql: &mut QueryBuilder<Postgres>, sign: &'static str, run: &RunId| {
         sql.push(" and ").push(path.driver.run());
-        sql.push(sign.trim_end()).push("= ").push_bind(Uuid::from(run));
+        sql.push(sign.trim_end())
+            .push("= ")
+            .push_bind(Uuid::from(run));
     };
     let back = match asked.order {
         Order::Descending => Order::Ascending,
@@ -137,13 +139,17 @@ fn statement(
         beyond(&mut sql, back.behind(), worst);
     }
     let word = asked.order.word();
-    sql.push(format!(" order by r.run{word}, p.seq{word}, p.place{word} limit "));
+    sql.push(format!(
+        " order by r.run{word}, p.seq{word}, p.place{word} limit "
+    ));
     sql.push_bind(i64::from(limit));
     sql
 }
 
 fn beyond(sql: &mut QueryBuilder<Postgres>, sign: &'static str, key: &PayloadKey) {
-    sql.push(" and (r.run, p.seq, p.place)").push(sign).push("(");
+    sql.push(" and (r.run, p.seq, p.place)")
+        .push(sign)
+        .push("(");
     sql.push_bind(Uuid::from(&key.run)).push(", ");
     sql.push_bind(signed(key.seq)).push(", ");
     sql.push_bind(signed(key.place)).push(")");
@@ -177,7 +183,10 @@ fn read(row: &PgRow) -> Result<PayloadRow, StoreError> {
 }
 
 /// The rows with what their frames and runs say.
-async fn with_frames(tx: &mut Tx, mut rows: Vec<PayloadRow>) -> Result<Vec<PayloadRow>, StoreError> {
+async fn with_frames(
+    tx: &mut Tx,
+    mut rows: Vec<PayloadRow>,
+) -> Result<Vec<PayloadRow>, StoreError> {
     let (runs, seqs): (Vec<Uuid>, Vec<i64>) = rows
         .iter()
         .map(|row| (Uuid::from(&row.key.run), signed(row.key.seq)))

@@ -55,7 +55,11 @@ async fn statement(
     let word = asked.order.word();
     let mut sql = QueryBuilder::new("select runs.* from (select run from (");
     for (place, path) in paths.iter().enumerate() {
-        sql.push(if place == 0 { "(select " } else { " union (select " });
+        sql.push(if place == 0 {
+            "(select "
+        } else {
+            " union (select "
+        });
         sql.push(path.driver.run()).push(" as run");
         path.push(&mut sql, scope.tenant);
         if let Some(after) = asked.after {
@@ -88,7 +92,14 @@ impl Path {
         if self.rest != Condition::always() {
             let run = self.driver.run();
             sql.push(" and ");
-            self.rest.push(sql, Scope { tenant, run, each: true });
+            self.rest.push(
+                sql,
+                Scope {
+                    tenant,
+                    run,
+                    each: true,
+                },
+            );
         }
     }
 }
