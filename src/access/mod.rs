@@ -254,6 +254,11 @@ impl Caller {
         }
     }
 
+    /// What a request was authenticated by: the id of a token, or of a key.
+    pub(crate) fn credential(&self) -> String {
+        self.key.map_or_else(|| self.token.clone(), |key| key.hex())
+    }
+
     /// The first of some roles that the token has.
     pub fn role_of(&self, roles: &[Role]) -> Option<Role> {
         roles.iter().copied().find(|role| self.roles.contains(role))

@@ -24,8 +24,11 @@ pub struct RunsArgs {
     #[arg(long, value_name = "TIME")]
     pub until: Option<String>,
     /// Only runs that this is true of, such as 'size > 100 and not (outcome = completed)'
-    #[arg(long, value_name = "FILTER")]
+    #[arg(long, value_name = "FILTER", requires = "purpose")]
     pub filter: Option<String>,
+    /// Why, as a code; stands on the ledger. Needed with a filter
+    #[arg(long, value_name = "CODE")]
+    pub purpose: Option<String>,
     /// At most so many, newest first
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
@@ -72,16 +75,18 @@ pub async fn run(args: RunsArgs, client: Client) -> anyhow::Result<()> {
         ("since", &args.since),
         ("until", &args.until),
         ("filter", &args.filter),
+        ("purpose", &args.purpose),
     ]
     .into_iter()
     .filter_map(|(name, value)| Some((name, value.clone()?)))
     .collect();
     let screen = Screen::stdout();
-    let (mut before, mut left, mut rows) = (None::<u64>, args.limit, Vec::new());
+    let (mut cursor, mut left, mut rows) = (None::<String>, args.limit, Vec::new());
+    // A cursor goes on with pages of any size.
     while left > 0 {
         let mut query = vec![("limit", left.min(500).to_string())];
         query.extend(filters.iter().cloned());
-        query.extend(before.map(|number| ("before", number.to_string())));
+        query.extend(cursor.map(|cursor| ("cursor", cursor)));
         let page: Value = client
             .read(&format!("/v1/runs?{}", encode(&query)?))
             .await?;
@@ -100,8 +105,8 @@ pub async fn run(args: RunsArgs, client: Client) -> anyhow::Result<()> {
         } else {
             rows.extend(runs.iter().map(|run| row(screen, run)));
         }
-        before = page["next"].as_u64();
-        if before.is_none() {
+        cursor = page["next"].as_str().map(str::to_owned);
+        if cursor.is_none() {
             break;
         }
     }
@@ -117,7 +122,7 @@ pub async fn run(args: RunsArgs, client: Client) -> anyhow::Result<()> {
         return Ok(());
     }
     show(&table(screen, &COLUMNS, &rows))?;
-    if before.is_some() {
+    if cursor.is_some() {
         tell("there are more; --limit N shows more of them");
     }
     Ok(())

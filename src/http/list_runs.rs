@@ -3,11 +3,13 @@
 use super::App;
 use super::problem::Problem;
 use super::read_run::RunBody;
-use super::request::Authenticated;
-use crate::query::{of_runs, time};
+use super::request::{Authenticated, PurposeHeader};
+use super::search::{self, Asked};
+use crate::query::{Page, Resource, Rows, time};
 use crate::record::read::{ListRequest, Moment};
 use axum::extract::{Query, State};
-use axum::response::{IntoResponse as _, Response};
+use axum::http::HeaderMap;
+use axum::response::Response;
 use onrecord_core::id::RunId;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -15,11 +17,11 @@ use utoipa::{IntoParams, ToSchema};
 /// A page of runs.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct RunsBody {
-    /// Newest first.
+    /// In the order that was asked for.
     runs: Vec<RunBody>,
-    /// What `before` is to be for the next page; absent on the last.
+    /// What `cursor` is to be for the next page; absent on the last.
     #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<u64>,
+    next: Option<String>,
 }
 
 /// Which runs.
@@ -38,19 +40,34 @@ pub(crate) struct RunsQuery {
     until: Option<String>,
     /// Only runs that this is true of, such as `agent = "coder" and outcome != "completed"`: docs/queries.md.
     filter: Option<String>,
+    /// The filter that is kept under a name, in the place of one.
+    saved: Option<String>,
     /// Only runs whose id begins so.
     prefix: Option<String>,
-    /// Only runs numbered below this: `next` of the page before.
-    before: Option<u64>,
+    /// `desc` (the default), the newest first, or `asc`.
+    order: Option<String>,
+    /// `next` of the page before, with all else as it was.
+    cursor: Option<String>,
     /// 1 to 500, by default 50.
     limit: Option<u32>,
+    /// `json` (the default), a page; or all that there is, as `ndjson`, `csv` or `parquet`.
+    format: Option<String>,
+    /// Why, as a code, if the header `Purpose` does not say so. Needed with a filter and for all that there is.
+    purpose: Option<String>,
 }
 
-/// Lists runs, newest first.
+/// Lists runs, by the time of their opening.
+///
+/// With a filter, or as a file, this is a query: it needs a purpose, and stands on the ledger.
 #[utoipa::path(
-    get, path = "/v1/runs", tag = "read", operation_id = "listRuns", params(RunsQuery),
+    get, path = "/v1/runs", tag = "read", operation_id = "listRuns", params(RunsQuery, PurposeHeader),
     responses(
-        (status = 200, description = "A page", body = RunsBody),
+        (status = 200, description = "A page, or a file of all of them", content(
+            (RunsBody = "application/json"),
+            (String = "application/x-ndjson"),
+            (String = "text/csv"),
+            (Vec<u8> = "application/vnd.apache.parquet"),
+        )),
         (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
         (status = "5XX", description = "Not done", body = Problem, content_type = "application/problem+json"),
     )
@@ -59,7 +76,39 @@ pub(crate) async fn list_runs(
     State(app): State<App>,
     Authenticated(caller): Authenticated,
     Query(query): Query<RunsQuery>,
+    headers: HeaderMap,
 ) -> Result<Response, Problem> {
+    let list = list(&query)?;
+    let beside = [
+        ("agent", query.agent),
+        ("status", query.status),
+        ("outcome", query.outcome),
+        ("since", query.since),
+        ("until", query.until),
+        ("prefix", query.prefix),
+    ];
+    let beside = beside
+        .into_iter()
+        .filter_map(|(name, text)| Some((name, text?)));
+    let request = search::Request {
+        resource: Resource::Runs,
+        list: Some((list, beside.collect())),
+        headers: &headers,
+    };
+    let asked = Asked {
+        filter: query.filter,
+        saved: query.saved,
+        order: query.order,
+        cursor: query.cursor,
+        limit: query.limit,
+        format: query.format,
+        purpose: query.purpose,
+    };
+    search::answer(&app, caller, request, asked, page).await
+}
+
+/// What lists of runs take beside the filter.
+fn list(query: &RunsQuery) -> Result<ListRequest, Problem> {
     let sealed = match query.status.as_deref() {
         None => None,
         Some("open") => Some(false),
@@ -76,10 +125,6 @@ pub(crate) async fn list_runs(
             "completed, failed, cancelled or unknown",
         ));
     }
-    let limit = query.limit.unwrap_or(50);
-    if !(1..=500).contains(&limit) {
-        return Err(Problem::parameter("limit", "1 to 500"));
-    }
     if query
         .agent
         .as_deref()
@@ -87,41 +132,36 @@ pub(crate) async fn list_runs(
     {
         return Err(Problem::parameter("agent", "text without U+0000"));
     }
-    let prefix = query.prefix.unwrap_or_default();
+    let prefix = query.prefix.clone().unwrap_or_default();
     if !RunId::may_begin_with(&prefix) {
         return Err(Problem::parameter(
             "prefix",
             "the beginning of a run's id: up to 26 of 0-9 and A-Z without I, L, O and U",
         ));
     }
-    let filter = query.filter.as_deref().map(of_runs).transpose()?;
-    let request = ListRequest {
-        filter,
-        agent: query.agent,
+    Ok(ListRequest {
+        agent: query.agent.clone(),
         sealed,
-        outcome: query.outcome,
+        outcome: query.outcome.clone(),
         since: moment("since", query.since.as_deref())?,
         until: moment("until", query.until.as_deref())?,
         prefix,
-        before: query.before,
-        limit: limit + 1,
+        ..ListRequest::default()
+    })
+}
+
+fn page(page: Page, next: Option<String>) -> Result<Vec<u8>, Problem> {
+    let runs = match page.rows {
+        Rows::Runs(runs) => runs,
+        // The page is one of runs.
+        Rows::Frames(_) | Rows::PayloadRecords(_) => Vec::new(),
     };
-    let mut runs = app.recorder.runs(caller, request).await?;
-    let more = runs.len() > limit as usize;
-    runs.truncate(limit as usize);
-    let next = if more {
-        runs.last().map(|run| run.run_no)
-    } else {
-        None
-    };
+    let runs = runs.into_iter().map(|run| RunBody::new(run, None));
     let body = RunsBody {
-        runs: runs
-            .into_iter()
-            .map(|run| RunBody::new(run, None))
-            .collect(),
+        runs: runs.collect(),
         next,
     };
-    Ok(axum::Json(body).into_response())
+    serde_json::to_vec(&body).map_err(|_| Problem::internal())
 }
 
 /// A time, or how long ago.

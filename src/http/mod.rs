@@ -5,6 +5,7 @@ mod agent_keys;
 mod anchors;
 mod append_frames;
 pub mod body;
+mod counts;
 mod encoding;
 mod envelope;
 mod erasures;
@@ -14,6 +15,8 @@ mod frame_stream;
 mod health;
 mod holds;
 mod ledger;
+mod list_frames;
+mod list_payload_records;
 mod list_runs;
 mod log;
 mod open_run;
@@ -33,6 +36,7 @@ mod rotations;
 mod saved_queries;
 mod schema;
 mod seal_run;
+mod search;
 mod serve;
 mod settings;
 mod signature;
@@ -139,6 +143,11 @@ impl Modify for Token {
 fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(open_run::open_run, list_runs::list_runs))
+        .routes(routes!(list_frames::list_frames))
+        .routes(routes!(list_payload_records::list_payload_records))
+        .routes(routes!(counts::count_runs))
+        .routes(routes!(counts::count_frames))
+        .routes(routes!(counts::count_payload_records))
         .routes(routes!(read_run::read_run))
         .routes(routes!(
             append_frames::append_frames,

@@ -5,7 +5,7 @@ use super::encoding;
 use super::envelope::{span, without_secrets};
 use crate::access::AccessError;
 use crate::anchor::AnchorError;
-use crate::query::BadFilter;
+use crate::query::{BadCursor, BadFilter};
 use crate::record::RecordError;
 use crate::record::intake::{IntakeCode, IntakeError};
 use axum::body::Body;
@@ -103,6 +103,27 @@ impl Problem {
             at: Some(error.at()),
             ..problem
         }
+    }
+
+    /// A query came without its purpose.
+    pub(crate) fn purpose_of_query() -> Self {
+        let problem = Self::purpose_required();
+        Self {
+            detail: "what is asked over many runs is answered for a stated purpose only, which stands on the ledger".to_owned(),
+            action: "Say why in the header `Purpose`, or in `purpose` of the query.".to_owned(),
+            ..problem
+        }
+    }
+
+    /// A cursor leads nowhere.
+    pub(crate) fn cursor(error: BadCursor) -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "malformed_cursor",
+            "The cursor leads nowhere",
+            error.to_string(),
+            "Send `next` of the page before as it is, with everything else as it was; or begin again without a cursor.",
+        )
     }
 
     /// The request's media type is none that the endpoint takes.
@@ -753,6 +774,13 @@ impl From<RecordError> for Problem {
                 "There is nothing to accept",
                 detail,
                 "Leave it; `GET /v1/ledger/anchors` says how it stands.",
+            ),
+            RecordError::TooSlow => Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "query_too_slow",
+                "The query takes too long",
+                detail,
+                "Ask for less: a bound on the time, or a field that is indexed, as docs/queries.md has them; what few rows are is found only by looking at many otherwise.",
             ),
             RecordError::Store(error) => {
                 database(error.is_storage_full(), error.is_transient(), &error)

@@ -85,11 +85,7 @@ pub(crate) struct UnknownBody {
 
 impl RunBody {
     pub(super) fn new(run: RunSummary, unknown: Option<UnknownBody>) -> Self {
-        let status = match (run.sealed, run.ended) {
-            (Some(_), _) => "sealed",
-            (None, true) => "ended",
-            (None, false) => "open",
-        };
+        let status = run.status();
         Self {
             run: run.run.to_string(),
             run_no: run.run_no,

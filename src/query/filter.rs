@@ -1,6 +1,7 @@
 //! The filter language: text becomes a typed condition, or a reason with its place (grammar: `docs/queries.md`).
 
-use crate::store::condition::{Comparison, Condition, Field, FieldType, Value};
+use crate::store::search::condition::{Comparison, Condition, Value};
+use crate::store::search::field::{Field, FieldType};
 use onrecord_core::timestamp::Timestamp;
 use std::iter::Peekable;
 use std::str::CharIndices;
@@ -29,8 +30,11 @@ impl BadFilter {
     }
 }
 
+/// Fields that filters may be about: each list with what stands before its names.
+pub(super) type Fields = &'static [(&'static str, &'static [Field])];
+
 /// Reads a filter about some fields.
-pub(crate) fn parse(text: &str, fields: &'static [Field]) -> Result<Condition, BadFilter> {
+pub(crate) fn parse(text: &str, fields: Fields) -> Result<Condition, BadFilter> {
     if text.len() > BYTES {
         return Err(BadFilter {
             at: 1,
@@ -132,7 +136,7 @@ struct Parser<'a> {
     text: &'a str,
     tokens: Vec<(usize, Token)>,
     next: usize,
-    fields: &'static [Field],
+    fields: Fields,
     depth: usize,
     values: usize,
 }
@@ -234,9 +238,16 @@ impl Parser<'_> {
         let Some(Token::Word(name)) = self.peek().cloned() else {
             return Err(self.expected("a field, `not` or `(`"));
         };
-        let field = self.fields.iter().find(|field| field.name == name);
-        let field = field.ok_or_else(|| {
-            let names: Vec<_> = self.fields.iter().map(|field| field.name).collect();
+        let named = |(prefix, fields): &(&str, &'static [Field])| {
+            let name = name.strip_prefix(prefix)?;
+            fields.iter().find(|field| field.name == name)
+        };
+        let field = self.fields.iter().find_map(named).ok_or_else(|| {
+            let names = |(prefix, fields): &(&str, &'static [Field])| {
+                let names = fields.iter().map(|field| format!("{prefix}{}", field.name));
+                names.collect::<Vec<_>>().join(", ")
+            };
+            let names: Vec<_> = self.fields.iter().map(names).collect();
             self.wrong(format!(
                 "there is no field {name:?} here; the fields are {}",
                 names.join(", ")
@@ -272,6 +283,7 @@ impl Parser<'_> {
                 .filter(|number| i64::try_from(*number).is_ok())
                 .map(Value::Number),
             FieldType::Time => time(&text).map(Value::Time),
+            FieldType::Run => text.parse().ok().map(Value::Run),
         };
         let value = value.ok_or_else(|| self.expected(&values_of(field)))?;
         self.next += 1;
@@ -339,7 +351,7 @@ fn is_ordered(field: &Field) -> bool {
 fn signs_of(field: &Field) -> String {
     let signs = match field.kind {
         FieldType::Text => "=, !=, `in`, `begins` or `is set`",
-        FieldType::Word(_) => "=, !=, `in` or `is set`",
+        FieldType::Word(_) | FieldType::Run => "=, !=, `in` or `is set`",
         FieldType::Number | FieldType::Time => "=, !=, <, <=, >, >=, `in` or `is set`",
     };
     format!("{signs} after {}", field.name)
@@ -351,6 +363,7 @@ fn values_of(field: &Field) -> String {
         FieldType::Text => format!("a text in double quotes for {name}"),
         FieldType::Word(words) => format!("one of {} for {name}", words.join(", ")),
         FieldType::Number => format!("a whole number from 0 for {name}"),
+        FieldType::Run => format!("the id of a run for {name}, 26 digits and capital letters"),
         FieldType::Time => format!("a time for {name}, such as 2026-11-30T08:00:00Z or 2026-11-30"),
     }
 }
@@ -365,10 +378,11 @@ pub(crate) fn time(text: &str) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::condition::RUN_FIELDS;
+    use crate::store::search::field::RUN_FIELDS;
 
     fn read(text: &str) -> Result<Condition, BadFilter> {
-        parse(text, RUN_FIELDS)
+        static FIELDS: Fields = &[("", RUN_FIELDS)];
+        parse(text, FIELDS)
     }
 
     fn is(name: &str, comparison: Comparison, value: Value) -> Condition {

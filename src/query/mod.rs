@@ -1,29 +1,22 @@
-//! Questions over many runs: a filter as text becomes a condition that the store answers.
+//! Questions over many runs: a filter as text becomes a condition that the store answers, a page or a file of rows at a time.
 
+mod counts;
+mod cursor;
 mod filter;
-#[allow(
-    dead_code,
-    reason = "the endpoints that give rows come with the engine"
-)]
 pub(crate) mod format;
 mod resource;
-#[allow(
-    dead_code,
-    reason = "the endpoints that give rows come with the engine"
-)]
+mod rows;
+mod search;
 pub(crate) mod table;
 
+pub(crate) use crate::store::search::Order;
+pub(crate) use counts::Counts;
+pub(crate) use cursor::{BadCursor, Key};
 pub(crate) use filter::{BadFilter, time};
 pub(crate) use resource::Resource;
-
-use crate::store::condition::{Condition, RUN_FIELDS};
-
-/// Reads a filter of runs.
-pub(crate) fn of_runs(text: &str) -> Result<Condition, BadFilter> {
-    filter::parse(text, RUN_FIELDS)
-}
+pub(crate) use search::{Page, Rows, Search};
 
 /// Reads a filter only to know whether it is one.
-pub(crate) fn check(_: Resource, text: &str) -> Result<(), BadFilter> {
-    of_runs(text).map(|_| ())
+pub(crate) fn check(resource: Resource, text: &str) -> Result<(), BadFilter> {
+    filter::parse(text, resource.fields()).map(|_| ())
 }

@@ -5,6 +5,7 @@ use crate::access::AccessError;
 use crate::ledger::LedgerError;
 use crate::redact::RuleError;
 use crate::rotation::RotationError;
+use crate::store::search::SECONDS;
 use crate::store::{self, Failure, StoreError};
 use crate::vault::VaultError;
 use onrecord_core::chain::Fault;
@@ -251,6 +252,9 @@ pub enum RecordError {
     /// No such tenant, though a token is of it.
     #[error("tenant {0} is not there")]
     NoTenant(TenantId),
+    /// A search took longer than it may.
+    #[error("the search was given up after {SECONDS} s")]
+    TooSlow,
     /// The database.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -295,6 +299,16 @@ pub(crate) async fn commit(tx: store::Tx) -> Result<(), RecordError> {
             _ => error.into(),
         }
     })
+}
+
+impl RecordError {
+    /// What a search failed with.
+    pub(crate) fn of_search(error: StoreError) -> Self {
+        if error.is_too_slow() {
+            return Self::TooSlow;
+        }
+        Self::Store(error)
+    }
 }
 
 impl From<RotationError> for RecordError {

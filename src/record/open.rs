@@ -192,7 +192,7 @@ impl Opening {
         origin: &Origin,
         at: Timestamp,
     ) -> Result<(Chain, NewFrame), RecordError> {
-        if at.micros() - self.began.micros() > store::runs::OPENING_MICROS {
+        if at.micros() - self.began.micros() > store::search::OPENING_MICROS {
             return Err(RecordError::Busy);
         }
         let mut chain = self.empty.clone();

@@ -4,8 +4,11 @@ use super::joint::Reading;
 use super::{RecordError, Recorder};
 use crate::access::Caller;
 use crate::store;
-use crate::store::condition::Condition;
-use crate::store::runs::{RunFilter, RunRow};
+use crate::store::runs::RunRow;
+use crate::store::search::condition::{Comparison, Condition, Value};
+use crate::store::search::field::{RUN_AGENT, RUN_OPENED_AT, RUN_OUTCOME, RUN_SEALED_AT};
+use crate::store::search::runs::Runs;
+use crate::store::search::{self, Bounds, Order};
 use onrecord_core::digest::Hash;
 use onrecord_core::frame::Kind;
 use onrecord_core::id::{RunId, TenantId};
@@ -57,6 +60,17 @@ pub struct RunSummary {
     pub open_index: u64,
     /// When and where in the ledger it was sealed.
     pub sealed: Option<(Timestamp, u64)>,
+}
+
+impl RunSummary {
+    /// open (frames may follow), ended (only the seal may) or sealed.
+    pub fn status(&self) -> &'static str {
+        match (self.sealed, self.ended) {
+            (Some(_), _) => "sealed",
+            (None, true) => "ended",
+            (None, false) => "open",
+        }
+    }
 }
 
 impl From<RunRow> for RunSummary {
@@ -115,10 +129,39 @@ pub struct ListRequest {
     pub prefix: String,
     /// Only those that this is true of.
     pub(crate) filter: Option<Condition>,
-    /// Only numbers below this.
-    pub before: Option<u64>,
+    /// The newest first, or the oldest.
+    pub(crate) order: Order,
+    /// Only those behind this one.
+    pub(crate) after: Option<RunId>,
     /// At most so many.
     pub limit: u32,
+}
+
+impl ListRequest {
+    /// All that is asked of the runs but their ids.
+    fn condition(&self, now: Timestamp) -> Condition {
+        let is = |field, comparison, value| Condition::Is(field, comparison, value);
+        let text = |text: &String| Value::Text(text.clone());
+        let time = |moment: Moment| Value::Time(moment.time(now));
+        let mut all: Vec<Condition> = self.filter.iter().cloned().collect();
+        let agent = self.agent.iter();
+        all.extend(agent.map(|agent| is(&RUN_AGENT, Comparison::Equal, text(agent))));
+        all.extend(self.sealed.map(|sealed| {
+            let present = Condition::Present(&RUN_SEALED_AT);
+            if sealed {
+                present
+            } else {
+                Condition::Not(Box::new(present))
+            }
+        }));
+        let outcome = self.outcome.iter();
+        all.extend(outcome.map(|outcome| is(&RUN_OUTCOME, Comparison::Equal, text(outcome))));
+        let since = self.since.map(time);
+        all.extend(since.map(|since| is(&RUN_OPENED_AT, Comparison::GreaterOrEqual, since)));
+        let until = self.until.map(time);
+        all.extend(until.map(|until| is(&RUN_OPENED_AT, Comparison::Less, until)));
+        Condition::All(all)
+    }
 }
 
 impl Moment {
@@ -155,6 +198,15 @@ impl Recorder {
             ledger_size,
         };
         self.join(tenant, reading).await
+    }
+
+    /// The MAC of a cursor, under a key of the tenant.
+    pub(crate) async fn cursor_mac(
+        &self,
+        tenant: &TenantId,
+        cursor: &[u8],
+    ) -> Result<[u8; 16], RecordError> {
+        Ok(self.keys(tenant).await?.cursor_mac(cursor)?)
     }
 
     /// A run and its tool calls of unknown outcome: up to 100 of them, and their number.
@@ -199,19 +251,18 @@ impl Recorder {
         let recorder = self.clone();
         self.detached(async move {
             let now = recorder.store.now().await?;
-            let time = |moment: Option<Moment>| moment.map(|moment| moment.time(now));
             let mut tx = recorder.store.snapshot(&caller.tenant).await?;
-            let filter = RunFilter {
-                agent: request.agent,
-                sealed: request.sealed,
-                outcome: request.outcome,
-                since: time(request.since),
-                until: time(request.until),
-                prefix: request.prefix,
-                condition: request.filter,
-                before: request.before,
+            let condition = request.condition(now);
+            let asked = Runs {
+                tenant: &caller.tenant,
+                condition: &condition,
+                bounds: Bounds::prefix(&request.prefix),
+                order: request.order,
+                after: request.after.as_ref(),
             };
-            let rows = store::runs::list(&mut tx, &caller.tenant, &filter, request.limit).await?;
+            let rows = search::runs::list(&mut tx, &asked, request.limit)
+                .await
+                .map_err(RecordError::of_search)?;
             tx.commit().await.map_err(store::StoreError::from)?;
             Ok(rows.into_iter().map(RunSummary::from).collect())
         })

@@ -1,6 +1,7 @@
 //! Facts of frames and of runs, as columns have them. They follow from the frames (core `facts`).
 
 use onrecord_core::facts::{FactField, Verdict};
+use onrecord_core::frame::Kind;
 
 /// `run_facts.field` of a field. A number that was written once keeps its meaning.
 pub(crate) const fn field_no(field: FactField) -> i16 {
@@ -31,3 +32,25 @@ pub(crate) const fn verdict_no(verdict: Verdict) -> i16 {
         Verdict::Skipped => 4,
     }
 }
+
+/// Kinds in the order of `frames.kind_no`, which counts from 1.
+pub(crate) const KINDS: [Kind; 18] = [
+    Kind::Session,
+    Kind::Turn,
+    Kind::TurnEnd,
+    Kind::ToolCall,
+    Kind::ToolResult,
+    Kind::GateResult,
+    Kind::ModelCall,
+    Kind::ModelResult,
+    Kind::Observation,
+    Kind::Decision,
+    Kind::SideEffect,
+    Kind::Snapshot,
+    Kind::FileVersion,
+    Kind::Retrieval,
+    Kind::Memory,
+    Kind::Context,
+    Kind::Outcome,
+    Kind::SessionEnd,
+];

@@ -7,7 +7,6 @@ pub(crate) mod anchors;
 pub(crate) mod append;
 pub(crate) mod audit;
 pub mod check;
-pub(crate) mod condition;
 pub(crate) mod copy;
 pub(crate) mod erasing;
 pub(crate) mod erasures;
@@ -25,6 +24,7 @@ pub(crate) mod rewinds;
 pub(crate) mod run_heads;
 pub(crate) mod run_nodes;
 pub(crate) mod runs;
+pub(crate) mod search;
 pub(crate) mod settings;
 pub(crate) mod signing_keys;
 pub(crate) mod tenants;
@@ -117,6 +117,11 @@ impl StoreError {
             }
             _ => false,
         }
+    }
+
+    /// Whether a statement took longer than it may (SQLSTATE 57014).
+    pub(crate) fn is_too_slow(&self) -> bool {
+        matches!(self, Self::Database(sqlx::Error::Database(error)) if error.code().as_deref() == Some("57014"))
     }
 
     /// The database did not answer in time.

@@ -1,6 +1,5 @@
 //! Runs: the row of each run's head.
 
-use super::condition::Condition;
 use super::id::Uuid;
 use super::time::Time;
 use super::{StoreError, Tx, contradiction, hash, signed, unsigned};
@@ -8,7 +7,7 @@ use onrecord_core::chain::Chain;
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::timestamp::Timestamp;
 use sqlx::postgres::PgRow;
-use sqlx::{PgConnection, QueryBuilder, Row as _};
+use sqlx::{PgConnection, Row as _};
 use std::collections::HashMap;
 
 /// A run as its row has it.
@@ -221,103 +220,6 @@ pub(crate) async fn update_seals(
     .execute(&mut **tx)
     .await?;
     Ok(())
-}
-
-/// How long before its opening the id of a run may have been made, in microseconds.
-pub(crate) const OPENING_MICROS: i64 = 60_000_000;
-
-/// Which runs a list is of.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct RunFilter {
-    pub(crate) agent: Option<String>,
-    /// `Some(true)` sealed ones, `Some(false)` open ones.
-    pub(crate) sealed: Option<bool>,
-    pub(crate) outcome: Option<String>,
-    /// Opened then or later.
-    pub(crate) since: Option<Timestamp>,
-    /// Opened before.
-    pub(crate) until: Option<Timestamp>,
-    /// Beginning of the id, digits of ULIDs.
-    pub(crate) prefix: String,
-    pub(crate) condition: Option<Condition>,
-    /// Runs numbered below this.
-    pub(crate) before: Option<u64>,
-}
-
-impl RunFilter {
-    /// Between which ids the runs are: an id begins with the milliseconds of the opening, so that the
-    /// primary key serves times too.
-    fn ids(&self) -> (Uuid, Uuid) {
-        let id = |time: Option<Timestamp>, random| {
-            let millis = u64::try_from(time?.micros() / 1_000).unwrap_or(0);
-            Some(Uuid::from(&RunId::from_parts(millis, [random; 10])))
-        };
-        // An id is made a moment before its run is opened.
-        let begun = self.since.map(|since| {
-            let begun = since.micros().saturating_sub(OPENING_MICROS);
-            Timestamp::from_micros(begun).unwrap_or(Timestamp::MIN)
-        });
-        // A beginning that no id has is refused before; here it would be that of none.
-        let bound = |digit: &str| {
-            let rest = digit.repeat(26_usize.saturating_sub(self.prefix.len()));
-            let id: Option<RunId> = format!("{}{rest}", self.prefix).parse().ok();
-            id.as_ref().map(Uuid::from)
-        };
-        let first = bound("0").unwrap_or(Uuid::MAX);
-        // The first digit of an id is at most 7.
-        let last = if self.prefix.is_empty() {
-            Uuid::MAX
-        } else {
-            bound("Z").unwrap_or(Uuid::MIN)
-        };
-        (
-            id(begun, 0).map_or(first, |since| since.max(first)),
-            id(self.until, 255).map_or(last, |until| until.min(last)),
-        )
-    }
-}
-
-/// The newest runs first, by their numbers.
-pub(crate) async fn list(
-    tx: &mut Tx,
-    tenant: &TenantId,
-    filter: &RunFilter,
-    limit: u32,
-) -> Result<Vec<RunRow>, StoreError> {
-    let (first, last) = filter.ids();
-    let mut sql = QueryBuilder::new("select * from runs where tenant = ");
-    sql.push_bind(tenant.as_str());
-    sql.push(" and run between ").push_bind(first);
-    sql.push(" and ").push_bind(last);
-    if let Some(agent) = &filter.agent {
-        sql.push(" and agent = ").push_bind(agent.as_str());
-    }
-    if let Some(sealed) = filter.sealed {
-        sql.push(" and (sealed_at is not null) = ")
-            .push_bind(sealed);
-    }
-    if let Some(outcome) = &filter.outcome {
-        sql.push(" and coalesce(outcome, 'unknown') = ")
-            .push_bind(outcome.as_str());
-    }
-    if let Some(since) = filter.since {
-        sql.push(" and opened_at >= ").push_bind(Time(since));
-    }
-    if let Some(until) = filter.until {
-        sql.push(" and opened_at < ").push_bind(Time(until));
-    }
-    if let Some(before) = filter.before {
-        sql.push(" and run_no < ").push_bind(signed(before));
-    }
-    if let Some(condition) = &filter.condition {
-        sql.push(" and ");
-        condition.push(&mut sql);
-    }
-    sql.push(" order by run_no desc limit ")
-        .push_bind(i64::from(limit));
-    // Planned for its values each time, since which index serves depends on them.
-    let rows = sql.build().persistent(false).fetch_all(&mut **tx).await?;
-    rows.iter().map(read).collect()
 }
 
 /// Open runs whose last frame is older than some seconds, by the database's clock.

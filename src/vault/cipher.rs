@@ -167,6 +167,11 @@ pub(crate) fn subject_fingerprint(key: &Key, subject: &str) -> Result<[u8; 16], 
     request_mac(key, subject.as_bytes())
 }
 
+/// `HMAC-SHA256(HKDF(fingerprint key, "onrecord/cursor/1\n"), cursor)[..16]`
+pub(crate) fn cursor_mac(key: &Key, cursor: &[u8]) -> Result<[u8; 16], VaultError> {
+    request_mac(&derive::<32>(&key[..], &[b"onrecord/cursor/1\n"])?, cursor)
+}
+
 /// `HKDF(fingerprint key, "onrecord/request-key/1\n" ‖ run)`: what the keys of a run's request MACs are made of
 /// (`docs/spec/payloads.md`, "Sameness of a retry").
 pub(crate) fn request_base(key: &Key, run: &RunId) -> Result<Key, VaultError> {

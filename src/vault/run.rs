@@ -152,6 +152,14 @@ impl TenantKeys {
         cipher::subject_fingerprint(&cipher::subject_key(&self.fingerprint)?, subject)
     }
 
+    /// What tells a cursor of the tenant that was given out here from any other text.
+    ///
+    /// # Errors
+    /// None that can be expected.
+    pub fn cursor_mac(&self, cursor: &[u8]) -> Result<[u8; 16], VaultError> {
+        cipher::cursor_mac(&self.fingerprint, cursor)
+    }
+
     fn new_key(
         &self,
         keys: &mut RunKeys,

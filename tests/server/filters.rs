@@ -1,4 +1,5 @@
-//! Filters of runs against a naive reading of the same filters, and walks through pages while runs are opened.
+//! Filters of runs and frames against a naive reading of the same filters over what the API shows of them, and walks
+//! through pages while others are recorded.
 
 use crate::api::Api;
 use crate::running::Server;
@@ -6,20 +7,57 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Runs of every status and outcome; one in four has no agent.
-async fn many(api: &Api) {
+/// Runs of every status and outcome, with frames of many kinds; one in four has no agent.
+pub async fn many(api: &Api, count: usize) {
     let outcomes = ["completed", "failed", "cancelled"];
-    for n in 0..40_usize {
+    for n in 0..count {
         let agents = [None, Some("coder"), Some("coder \"2\""), Some("über\\")];
-        let session = match agents[n % 4] {
-            Some(agent) => json!({"agent": agent}),
-            None => json!({}),
-        };
+        let mut session = json!({});
+        if let Some(agent) = agents[n % 4] {
+            session["agent"] = json!(agent);
+        }
+        if n % 3 == 0 {
+            session["labels"] = json!([format!("team:{}", n % 5), "prod"]);
+        }
+        if n % 6 == 1 {
+            session["release"] = json!("r".repeat(199 + n % 3));
+        }
         let run = api.open(&json!({"session": session})).await.run;
-        for _ in 0..n % 3 {
-            let frame = json!({"kind": "observation", "body": {"n": n}});
-            api.frame(&run, &frame).await.is(201);
+        let mut lines = String::new();
+        let mut add = |frame: Value| lines.push_str(&format!("{frame}\n"));
+        for m in 0..n % 3 {
+            add(json!({"kind": "turn", "body": {"model": format!("model-{}", (n + m) % 4)}}));
+            add(
+                json!({"kind": "tool_call", "body": {"name": format!("tool {}", n % 7)},
+                "payloads": [{"name": "arguments", "text": "x", "tier": n % 4}],
+                "result": {"body": {"exit": 0}}}),
+            );
+        }
+        if n % 4 == 2 {
+            let text = "password: AKIAIOSFODNN7EXAMPLE";
+            add(
+                json!({"kind": "observation", "body": {"n": n}, "payloads": [{"name": "seen", "text": text}]}),
+            );
+        }
+        if n % 5 == 1 {
+            add(
+                json!({"kind": "file_version", "body": {"path": format!("src/{n}.rs"), "status": "modified"}}),
+            );
+        }
+        if !lines.is_empty() {
+            for line in api.frames(&run, lines).await {
+                assert!(line["status"] == 201 || line["failed"] == 0, "{line}");
+            }
+        }
+        if n % 3 != 1 {
+            let verdict = ["pass", "fail", "error", "skipped"][n % 4];
+            let name = ["unit", "lint"][n % 2];
+            let gate = json!({"kind": "gate_result", "actor": {"type": "verifier", "id": "ci"},
+                "body": {"name": name, "verdict": verdict}});
+            api.frame(&run, &gate).await.is(201);
         }
         if let Some(status) = outcomes.get(n % 5) {
             let frame = json!({"kind": "outcome", "body": {"status": status}});
@@ -39,11 +77,180 @@ async fn many(api: &Api) {
     }
 }
 
-/// A filter, as text and as what it means of a run as the API shows it.
+/// What a naive reader knows of a row: the values of each field that has any.
+type Row = BTreeMap<String, Vec<Value>>;
+
+/// Fields of runs, and what the values of each are.
+const OF_RUNS: [(&str, Type); 23] = [
+    ("run", Type::Word),
+    ("run_no", Type::Ordered),
+    ("agent", Type::Text),
+    ("release", Type::Text),
+    ("profile", Type::Text),
+    ("label", Type::Text),
+    ("model", Type::Text),
+    ("tool", Type::Text),
+    ("gate", Type::Text),
+    ("gate.verdict", Type::Word),
+    ("gate.failed", Type::Text),
+    ("kind", Type::Word),
+    ("file", Type::Text),
+    ("actor", Type::Word),
+    ("tier", Type::Word),
+    ("redaction", Type::Text),
+    ("status", Type::Word),
+    ("outcome", Type::Word),
+    ("size", Type::Ordered),
+    ("erased", Type::Ordered),
+    ("opened_at", Type::Ordered),
+    ("last_at", Type::Ordered),
+    ("sealed_at", Type::Ordered),
+];
+
+const OF_FRAMES: [(&str, Type); 13] = [
+    ("run", Type::Word),
+    ("seq", Type::Ordered),
+    ("at", Type::Ordered),
+    ("turn", Type::Ordered),
+    ("answers", Type::Ordered),
+    ("key", Type::Text),
+    ("kind", Type::Word),
+    ("model", Type::Text),
+    ("tool", Type::Text),
+    ("gate", Type::Text),
+    ("gate.verdict", Type::Word),
+    ("gate.failed", Type::Text),
+    ("file", Type::Text),
+];
+
+#[derive(Clone, Copy, PartialEq)]
+enum Type {
+    Text,
+    Word,
+    Ordered,
+}
+
+fn text_of(value: &Value) -> Option<Value> {
+    value.is_string().then(|| value.clone())
+}
+
+/// What a frame says, read from its JSON.
+fn of_frame(frame: &Value) -> Row {
+    let mut row = Row::new();
+    let mut say = |field: &str, value: Option<Value>| {
+        row.entry(field.to_owned()).or_default().extend(value);
+    };
+    let body = &frame["body"];
+    for field in ["run", "seq", "at", "kind"] {
+        say(field, Some(frame[field].clone()));
+    }
+    say("key", text_of(&frame["key"]));
+    say(
+        "turn",
+        frame["turn"].is_u64().then(|| frame["turn"].clone()),
+    );
+    let links = frame["links"].as_array().into_iter().flatten();
+    let mut answers = links.filter(|link| link["rel"] == "answers" && link["seq"].is_u64());
+    say("answers", answers.next().map(|link| link["seq"].clone()));
+    match frame["kind"].as_str().unwrap() {
+        "turn" | "model_call" | "model_result" => say("model", text_of(&body["model"])),
+        "tool_call" => say("tool", text_of(&body["name"])),
+        "file_version" => say("file", text_of(&body["path"])),
+        "gate_result" => {
+            say("gate", text_of(&body["name"]));
+            say("gate.verdict", text_of(&body["verdict"]));
+            if body["verdict"] == "fail" || body["verdict"] == "error" {
+                say("gate.failed", text_of(&body["name"]));
+            }
+        }
+        _ => {}
+    }
+    row
+}
+
+/// All runs and all frames, as the API shows them one by one.
+async fn everything(api: &Api) -> (Vec<Row>, Vec<Row>) {
+    let (mut runs, mut frames) = (Vec::new(), Vec::new());
+    for run in walk(api, "runs", "", 500, async || {}).await {
+        let mut row = Row::new();
+        for field in [
+            "run",
+            "run_no",
+            "status",
+            "outcome",
+            "size",
+            "erased",
+            "opened_at",
+            "last_at",
+            "sealed_at",
+        ] {
+            let value = &run[field];
+            let values = (!value.is_null()).then(|| value.clone());
+            row.insert(field.to_owned(), values.into_iter().collect());
+        }
+        let id = run["run"].as_str().unwrap();
+        let lines = api
+            .get(&format!("/v1/runs/{id}/frames?limit=1000"))
+            .await
+            .is(200)
+            .lines();
+        let said: Vec<Row> = lines.iter().map(of_frame).collect();
+        let mut say = |field: &str, value: &Value| {
+            let values = row.entry(field.to_owned()).or_default();
+            if !values.contains(value) {
+                values.push(value.clone());
+            }
+        };
+        for frame in &said {
+            for field in [
+                "model",
+                "tool",
+                "gate",
+                "gate.verdict",
+                "gate.failed",
+                "kind",
+                "file",
+            ] {
+                frame
+                    .get(field)
+                    .into_iter()
+                    .flatten()
+                    .for_each(|value| say(field, value));
+            }
+        }
+        for frame in &lines {
+            say("actor", &frame["actor"]["type"]);
+            for payload in frame["payloads"].as_array().into_iter().flatten() {
+                say("tier", &json!(payload["tier"].to_string()));
+                for redaction in payload["redactions"].as_array().into_iter().flatten() {
+                    say("redaction", &redaction["kind"]);
+                }
+            }
+        }
+        let session = &lines[0]["body"];
+        for field in ["agent", "release", "profile"] {
+            text_of(&session[field])
+                .iter()
+                .for_each(|value| say(field, value));
+        }
+        let labels = session["labels"].as_array().into_iter().flatten();
+        labels.for_each(|label| say("label", label));
+        for mut frame in said {
+            for (field, values) in &row {
+                frame.insert(format!("run.{field}"), values.clone());
+            }
+            frames.push(frame);
+        }
+        runs.push(row);
+    }
+    (runs, frames)
+}
+
+/// A filter, as text and as what it means of a row.
 #[derive(Clone, Debug)]
 enum Model {
-    Is(&'static str, &'static str, Value),
-    Set(&'static str),
+    Is(String, &'static str, Value),
+    Set(String),
     Not(Box<Model>),
     All(Box<Model>, Box<Model>),
     Any(Box<Model>, Box<Model>),
@@ -61,78 +268,76 @@ impl Model {
         }
     }
 
-    fn is_true(&self, run: &Value) -> bool {
+    fn is_true(&self, row: &Row) -> bool {
         match self {
-            Self::Set(field) => !run[*field].is_null(),
-            Self::Not(inner) => !inner.is_true(run),
-            Self::All(one, other) => one.is_true(run) && other.is_true(run),
-            Self::Any(one, other) => one.is_true(run) || other.is_true(run),
+            Self::Set(field) => row.get(field).is_some_and(|values| !values.is_empty()),
+            Self::Not(inner) => !inner.is_true(row),
+            Self::All(one, other) => one.is_true(row) && other.is_true(row),
+            Self::Any(one, other) => one.is_true(row) || other.is_true(row),
+            Self::Is(field, "!=", value) => {
+                !Self::Is(field.clone(), "=", value.clone()).is_true(row)
+            }
             Self::Is(field, sign, value) => {
-                let found = &run[*field];
-                let order = match (found.as_u64(), value.as_u64()) {
-                    (Some(found), Some(value)) => Some(found.cmp(&value)),
-                    // Times are written so that their texts sort as they do.
-                    _ => found
-                        .as_str()
-                        .zip(value.as_str())
-                        .map(|(one, other)| one.cmp(other)),
-                };
-                let begins = || found.as_str()?.strip_prefix(value.as_str()?);
-                match *sign {
-                    "!=" => order.is_none_or(std::cmp::Ordering::is_ne),
-                    "=" | "in" => order.is_some_and(std::cmp::Ordering::is_eq),
-                    "<" => order.is_some_and(std::cmp::Ordering::is_lt),
-                    "<=" => order.is_some_and(std::cmp::Ordering::is_le),
-                    ">" => order.is_some_and(std::cmp::Ordering::is_gt),
-                    ">=" => order.is_some_and(std::cmp::Ordering::is_ge),
-                    _ => begins().is_some(),
-                }
+                let mut found = row.get(field).into_iter().flatten();
+                found.any(|found| {
+                    let order = match (found.as_u64(), value.as_u64()) {
+                        (Some(found), Some(value)) => Some(found.cmp(&value)),
+                        // Times are written so that their texts sort as they do.
+                        _ => found
+                            .as_str()
+                            .zip(value.as_str())
+                            .map(|(one, other)| one.cmp(other)),
+                    };
+                    let begins = || found.as_str()?.strip_prefix(value.as_str()?);
+                    match *sign {
+                        "=" | "in" => order.is_some_and(Ordering::is_eq),
+                        "<" => order.is_some_and(Ordering::is_lt),
+                        "<=" => order.is_some_and(Ordering::is_le),
+                        ">" => order.is_some_and(Ordering::is_gt),
+                        ">=" => order.is_some_and(Ordering::is_ge),
+                        _ => begins().is_some(),
+                    }
+                })
             }
         }
     }
 }
 
-fn models(times: Vec<Value>) -> impl Strategy<Value = Model> {
-    let equal = prop_oneof![Just("="), Just("!="), Just("in")];
-    let ordered = prop_oneof![
-        Just("="),
-        Just("!="),
-        Just("in"),
-        Just("<"),
-        Just("<="),
-        Just(">"),
-        Just(">=")
-    ];
-    let agents = prop::sample::select(vec![
-        json!("coder"),
-        json!("coder \"2\""),
-        json!("über\\"),
-        json!("x"),
-    ]);
-    let statuses = prop::sample::select(vec![json!("open"), json!("ended"), json!("sealed")]);
-    let outcomes = prop::sample::select(vec![
-        json!("completed"),
-        json!("failed"),
-        json!("cancelled"),
-        json!("unknown"),
-    ]);
-    let number = prop::sample::select(vec!["run_no", "size", "erased"]);
-    let time = prop::sample::select(vec!["opened_at", "last_at", "sealed_at"]);
-    let leaf = prop_oneof![
-        (equal.clone(), agents).prop_map(|(sign, value)| Model::Is("agent", sign, value)),
-        Just(Model::Is("agent", "begins", json!("coder"))),
-        (equal.clone(), statuses).prop_map(|(sign, value)| Model::Is("status", sign, value)),
-        (equal, outcomes).prop_map(|(sign, value)| Model::Is("outcome", sign, value)),
-        (number, ordered.clone(), 0..45_u64).prop_map(|(field, sign, n)| Model::Is(
-            field,
-            sign,
-            json!(n)
-        )),
-        (time, ordered, prop::sample::select(times))
-            .prop_map(|(field, sign, at)| Model::Is(field, sign, at)),
-        prop::sample::select(vec!["agent", "sealed_at", "outcome"]).prop_map(Model::Set),
-    ];
-    leaf.prop_recursive(3, 12, 2, |inner| {
+/// Filters about some fields, whose values are mostly those that rows have.
+fn models(fields: Vec<(String, Type)>, rows: &[Row]) -> impl Strategy<Value = Model> + use<> {
+    let mut leaves = Vec::new();
+    for (field, kind) in fields {
+        let values = rows.iter().filter_map(|row| row.get(&field)).flatten();
+        let mut values: Vec<Value> = values
+            .map(|value| (value.to_string(), value.clone()))
+            .collect::<BTreeMap<_, _>>()
+            .into_values()
+            .collect();
+        match kind {
+            Type::Text => {
+                let short = values.iter().filter_map(|value| value.as_str()?.get(..3));
+                let short: Vec<_> = short.map(|text| json!(text)).collect();
+                values.extend(short);
+                values.push(json!("nobody"));
+            }
+            Type::Ordered if values.iter().all(Value::is_u64) => values.push(json!(3)),
+            _ => {}
+        }
+        leaves.push(Just(Model::Set(field.clone())).boxed());
+        if values.is_empty() {
+            continue;
+        }
+        let signs: &[&str] = match kind {
+            Type::Text => &["=", "!=", "in", "begins"],
+            Type::Word => &["=", "!=", "in"],
+            Type::Ordered => &["=", "!=", "in", "<", "<=", ">", ">="],
+        };
+        let tests = (prop::sample::select(signs), prop::sample::select(values));
+        let tests = tests.prop_map(move |(sign, value)| Model::Is(field.clone(), sign, value));
+        leaves.push(tests.clone().boxed());
+        leaves.push(tests.boxed());
+    }
+    prop::strategy::Union::new(leaves).prop_recursive(3, 12, 2, |inner| {
         prop_oneof![
             inner.clone().prop_map(|one| Model::Not(Box::new(one))),
             (inner.clone(), inner.clone())
@@ -143,55 +348,88 @@ fn models(times: Vec<Value>) -> impl Strategy<Value = Model> {
     })
 }
 
-/// All runs of a filter, a page after the other; `between` happens after each page.
-async fn walk(api: &Api, filter: &str, limit: usize, mut between: impl AsyncFnMut()) -> Vec<Value> {
-    let (mut runs, mut before) = (Vec::new(), String::new());
+/// All rows of a query, a page after the other; `between` happens after each page.
+pub async fn walk(
+    api: &Api,
+    resource: &str,
+    query: &str,
+    limit: usize,
+    mut between: impl AsyncFnMut(),
+) -> Vec<Value> {
+    let (mut rows, mut cursor) = (Vec::new(), String::new());
     loop {
-        let query = [("filter", filter), ("limit", &limit.to_string())];
-        let address =
-            reqwest::Url::parse_with_params(&format!("{}/v1/runs", api.base), query).unwrap();
-        let page = api
-            .get(&format!("/v1/runs?{}{before}", address.query().unwrap()))
-            .await
-            .is(200)
-            .json();
-        runs.extend(page["runs"].as_array().unwrap().iter().cloned());
-        let Some(next) = page["next"].as_u64() else {
-            return runs;
+        let address = format!("/v1/{resource}?limit={limit}&{query}{cursor}");
+        let page = api.get(&address).await.is(200).json();
+        let member = resource.replace('-', "_");
+        rows.extend(page[member].as_array().unwrap().iter().cloned());
+        let Some(next) = page["next"].as_str() else {
+            return rows;
         };
-        before = format!("&before={next}");
+        cursor = format!("&cursor={next}");
         between().await;
     }
 }
 
-fn numbers(runs: &[Value]) -> Vec<u64> {
-    runs.iter()
-        .map(|run| run["run_no"].as_u64().unwrap())
+/// A filter and a purpose as a query string.
+pub fn filtered(filter: &str) -> String {
+    let pairs = [("filter", filter), ("purpose", "test")];
+    let address = reqwest::Url::parse_with_params("http://x/", pairs).unwrap();
+    address.query().unwrap().to_owned()
+}
+
+/// What tells a row from all others.
+fn names(rows: &[Value]) -> Vec<(String, u64)> {
+    rows.iter()
+        .map(|row| {
+            (
+                row["run"].as_str().unwrap().to_owned(),
+                row["seq"].as_u64().unwrap_or(0),
+            )
+        })
         .collect()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_filter_means_what_it_says() {
-    let server = Server::start().await;
-    let api = &server.api;
-    many(api).await;
-    let all = walk(api, "run_no >= 0", 500, async || {}).await;
-    assert_eq!(all.len(), 40);
-    let times = all
-        .iter()
-        .flat_map(|run| [run["opened_at"].clone(), run["last_at"].clone()]);
-    let models = models(times.collect());
+fn names_of(rows: &[Row]) -> BTreeSet<(String, u64)> {
+    let first = |row: &Row, field: &str| row.get(field).and_then(|values| values.first()).cloned();
+    rows.iter()
+        .map(|row| {
+            let seq = first(row, "seq").and_then(|seq| seq.as_u64()).unwrap_or(0);
+            (first(row, "run").unwrap().as_str().unwrap().to_owned(), seq)
+        })
+        .collect()
+}
+
+/// Random filters, in both orders and pages of several sizes, find what a naive reader finds.
+async fn agree(
+    api: &Api,
+    resource: &str,
+    fields: Vec<(String, Type)>,
+    rows: &[Row],
+    rounds: usize,
+) {
+    let all = names(&walk(api, resource, &filtered("run is set"), 500, async || {}).await);
+    assert_eq!(all.iter().cloned().collect::<BTreeSet<_>>(), names_of(rows));
+    assert_eq!(all.len(), rows.len(), "each once");
+    let models = models(fields, rows);
     let mut runner = TestRunner::deterministic();
     let (mut some, mut none) = (0, 0);
-    for round in 0..150 {
+    for round in 0..rounds {
         let model = models.new_tree(&mut runner).unwrap().current();
-        let expected: Vec<Value> = all
+        let true_of = rows.iter().filter(|row| model.is_true(row)).cloned();
+        let expected = names_of(&true_of.collect::<Vec<_>>());
+        let mut expected: Vec<_> = all
             .iter()
-            .filter(|run| model.is_true(run))
+            .filter(|name| expected.contains(name))
             .cloned()
             .collect();
-        let found = walk(api, &model.text(), [1, 3, 5, 50][round % 4], async || {}).await;
-        assert_eq!(numbers(&found), numbers(&expected), "{}", model.text());
+        let mut query = filtered(&model.text());
+        if round % 3 == 0 {
+            query.push_str("&order=asc");
+            expected.reverse();
+        }
+        let limit = [7, 50, 500, 3][round % 4];
+        let found = walk(api, resource, &query, limit, async || {}).await;
+        assert_eq!(names(&found), expected, "{}", model.text());
         if expected.is_empty() {
             none += 1;
         } else {
@@ -199,25 +437,57 @@ async fn a_filter_means_what_it_says() {
         }
     }
     assert!(
-        some > 30 && none > 5,
+        some > rounds / 5 && none > rounds / 30,
         "{some} filters found something and {none} nothing"
     );
+}
+
+fn named(fields: &[(&str, Type)], prefix: &str) -> Vec<(String, Type)> {
+    let named = fields
+        .iter()
+        .map(|(name, kind)| (format!("{prefix}{name}"), *kind));
+    named.collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_means_what_it_says_of_runs() {
+    let server = Server::start().await;
+    many(&server.api, 40).await;
+    let (runs, _) = everything(&server.api).await;
+    assert_eq!(runs.len(), 40);
+    agree(&server.api, "runs", named(&OF_RUNS, ""), &runs, 200).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_means_what_it_says_of_frames() {
+    let server = Server::start().await;
+    many(&server.api, 30).await;
+    let (_, frames) = everything(&server.api).await;
+    let mut fields = named(&OF_FRAMES, "");
+    agree(&server.api, "frames", fields.clone(), &frames, 120).await;
+    fields.extend(named(&OF_RUNS, "run."));
+    agree(&server.api, "frames", fields, &frames, 120).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn runs_that_are_opened_meanwhile_move_no_page() {
     let server = Server::start().await;
     let api = &server.api;
-    many(api).await;
-    let filter = r#"not agent = "coder""#;
-    let there = numbers(&walk(api, filter, 50, async || {}).await);
-    for limit in [1, 3, 5, 29] {
-        let found = walk(api, filter, limit, async || {
-            api.any_run().await;
-        });
-        let mut found = numbers(&found.await);
-        found.retain(|number| *number <= 40);
-        assert_eq!(found, there, "pages of {limit}");
+    many(api, 40).await;
+    for query in [String::new(), filtered(r#"not agent = "coder""#)] {
+        let there = names(&walk(api, "runs", &query, 50, async || {}).await);
+        for (limit, order) in [(1, "asc"), (3, "desc"), (5, "asc"), (29, "desc")] {
+            let query = format!("{query}&order={order}");
+            let found = walk(api, "runs", &query, limit, async || {
+                api.any_run().await;
+            });
+            let mut found = names(&found.await);
+            found.retain(|name| there.contains(name));
+            if order == "asc" {
+                found.reverse();
+            }
+            assert_eq!(found, there, "pages of {limit}");
+        }
     }
 }
 
