@@ -76,17 +76,23 @@ impl Recorder {
     /// # Errors
     /// The tenants cannot be listed.
     pub async fn sweep_all(&self, limits: SweepLimits) -> Result<(), RecordError> {
+        let mut waiting: Vec<TenantId> = Vec::new();
         for (tenant, _) in self.store.tenants().await? {
-            while !self.is_stopping() {
+            waiting.push(tenant);
+        }
+        // A round of each in turn, so that nobody waits for the end of somebody else's.
+        while !waiting.is_empty() && !self.is_stopping() {
+            let mut again = Vec::new();
+            for tenant in waiting {
                 match self.sweep(tenant.clone(), limits).await {
-                    Ok(swept) if swept.more => {}
-                    Ok(_) => break,
+                    Ok(swept) if swept.more => again.push(tenant),
+                    Ok(_) => {}
                     Err(error) => {
                         tracing::warn!(%tenant, %error, "what expired is not erased; it is tried again");
-                        break;
                     }
                 }
             }
+            waiting = again;
         }
         Ok(())
     }
@@ -297,10 +303,14 @@ async fn assessed(
     let (mut rows, mut due) = (Vec::new(), Vec::new());
     for (run, done) in listed {
         let row = row(&known, run.clone(), done).unwrap_or_else(|| unknown(&known, run, done));
-        if row.due.is_some_and(|at| at <= known.now) {
+        if row.due.is_none_or(|at| at > known.now) {
+            rows.push(row);
+        } else if known.has_free(&row.run, done) {
             due.push(Due { row });
         } else {
-            rows.push(row);
+            // All that is due is held. Whoever releases it has it looked at.
+            let look_at = Some(again(known.now));
+            rows.push(WorkRow { look_at, ..row });
         }
     }
     Ok((rows, due))

@@ -4,8 +4,8 @@ use super::facts::field_no;
 use super::id::Uuid;
 use super::time::Time;
 use super::{StoreError, Tx, contradiction, signed, unsigned};
-use onrecord_core::facts::{FactField, Facts};
-use onrecord_core::frame::{Actor, ActorType, Frame};
+use onrecord_core::facts::FactField;
+use onrecord_core::frame::{Actor, ActorType};
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::timestamp::Timestamp;
 use sqlx::Row as _;
@@ -29,6 +29,18 @@ pub(crate) async fn policies(tx: &mut Tx, tenant: &TenantId) -> Result<Vec<Polic
         .fetch_all(&mut **tx)
         .await?;
     rows.iter().map(read_policy).collect()
+}
+
+/// The document that holds, with its version.
+pub(crate) async fn last_policy(
+    tx: &mut Tx,
+    tenant: &TenantId,
+) -> Result<Option<(i64, Vec<u8>)>, StoreError> {
+    let sql = "select version, document from retention_policies where tenant = $1 order by version desc limit 1";
+    Ok(sqlx::query_as(sql)
+        .bind(tenant.as_str())
+        .fetch_optional(&mut **tx)
+        .await?)
 }
 
 /// Whether the tenant has a policy.
@@ -115,7 +127,7 @@ pub(crate) struct Needs {
     pub(crate) access: bool,
 }
 
-/// What runs are; those that are not there, or that cannot be read, are left out. What is not needed is empty.
+/// What runs are; those that are not there are left out. What is not needed is empty.
 pub(crate) async fn facts(
     tx: &mut Tx,
     tenant: &TenantId,
@@ -162,15 +174,31 @@ pub(crate) async fn facts(
             facts.tiers |= 1 << tier;
         }
     }
-    if needs.session {
-        sessions(tx, &ids, &mut found).await?;
-    }
-    if needs.gates {
-        let sql = "select distinct run, name from frames where run = any($1) and kind_no = 6 and verdict in (2, 3) and name is not null";
-        let rows: Vec<(Uuid, String)> = sqlx::query_as(sql).bind(&ids).fetch_all(&mut **tx).await?;
-        for (run, gate) in rows {
-            if let Some(facts) = found.get_mut(&run.into()) {
-                facts.failed_gates.push(gate);
+    if needs.session || needs.gates {
+        let fields = [
+            FactField::Agent,
+            FactField::Profile,
+            FactField::Release,
+            FactField::Label,
+            FactField::FailedGate,
+        ];
+        let sql = "select run, field, value from run_facts where run = any($1) and field = any($2)";
+        let rows: Vec<(Uuid, i16, String)> = sqlx::query_as(sql)
+            .bind(&ids)
+            .bind(fields.map(field_no).to_vec())
+            .fetch_all(&mut **tx)
+            .await?;
+        for (run, field, value) in rows {
+            let field = fields.into_iter().find(|one| field_no(*one) == field);
+            let (Some(facts), Some(field)) = (found.get_mut(&run.into()), field) else {
+                continue;
+            };
+            match field {
+                FactField::Agent => facts.agent = Some(value),
+                FactField::Profile => facts.profile = Some(value),
+                FactField::Release => facts.release = Some(value),
+                FactField::Label => facts.labels.push(value),
+                _ => facts.failed_gates.push(value),
             }
         }
     }
@@ -200,44 +228,6 @@ pub(crate) async fn facts(
         }
     }
     Ok(found)
-}
-
-/// What frames 0 say.
-async fn sessions(
-    tx: &mut Tx,
-    ids: &[Uuid],
-    found: &mut HashMap<RunId, RunFacts>,
-) -> Result<(), StoreError> {
-    let sql = "select run, bytes from frames where run = any($1) and seq = 0";
-    let rows: Vec<(Uuid, Vec<u8>)> = sqlx::query_as(sql).bind(ids).fetch_all(&mut **tx).await?;
-    for (run, bytes) in rows {
-        let run = RunId::from(run);
-        let Ok(frame) = Frame::parse(&bytes) else {
-            let error = contradiction("frames", "bytes", &run);
-            tracing::error!(%error, "what is kept of a run for how long is not known, so that nothing of it is erased");
-            found.remove(&run);
-            continue;
-        };
-        let said = Facts::of(
-            frame.kind,
-            frame.actor.kind,
-            frame.body.as_bytes(),
-            frame.payloads(),
-        );
-        let Some(facts) = found.get_mut(&run) else {
-            continue;
-        };
-        for fact in said.of_run {
-            match fact.field {
-                FactField::Agent => facts.agent = Some(fact.value),
-                FactField::Profile => facts.profile = Some(fact.value),
-                FactField::Release => facts.release = Some(fact.value),
-                FactField::Label => facts.labels.push(fact.value),
-                _ => {}
-            }
-        }
-    }
-    Ok(())
 }
 
 /// How far the sweeper of a tenant is, and what its last round did.
