@@ -134,7 +134,7 @@ comment on index hold_order_runs_held is 'What of an order is still to be let go
 
 -- The runs that have a payload about a subject. An index on lists is of no use under row security, so that this is asked as
 -- the tables' owner, and of the tenant of the transaction alone.
-create function runs_about(wanted bytea) returns setof uuid language sql stable security definer set search_path from current as $$
+create function runs_about(wanted bytea) returns setof uuid language sql stable security definer set search_path = public, pg_temp as $$
   select distinct run from payloads
   where subjects is not null and subject_list(subjects) @> array[wanted]
     and tenant = (select current_setting('onrecord.tenant', true))

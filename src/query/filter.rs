@@ -29,6 +29,7 @@ impl BadFilter {
         self.at
     }
 }
+
 /// Fields that filters may be about: each list with what stands before its names.
 pub(super) type Fields = &'static [(&'static str, &'static [Field])];
 
@@ -380,7 +381,8 @@ mod tests {
     use crate::store::search::field::RUN_FIELDS;
 
     fn read(text: &str) -> Result<Condition, BadFilter> {
-        parse(text, &[("", RUN_FIELDS)])
+        static FIELDS: Fields = &[("", RUN_FIELDS)];
+        parse(text, FIELDS)
     }
 
     fn is(name: &str, comparison: Comparison, value: Value) -> Condition {

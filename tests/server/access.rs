@@ -769,12 +769,18 @@ async fn lists_come_in_pages() {
     let page = api.get("/v1/runs?limit=2").await.is(200).json();
     assert_eq!(numbers(&page), [5, 4]);
     let next = page["next"].as_str().unwrap();
-    let page = api.get(&format!("/v1/runs?limit=2&cursor={next}"));
-    let page = page.await.is(200).json();
+    let page = api
+        .get(&format!("/v1/runs?limit=2&cursor={next}"))
+        .await
+        .is(200)
+        .json();
     assert_eq!(numbers(&page), [3, 2]);
     let next = page["next"].as_str().unwrap();
-    let page = api.get(&format!("/v1/runs?limit=2&cursor={next}"));
-    let page = page.await.is(200).json();
+    let page = api
+        .get(&format!("/v1/runs?limit=2&cursor={next}"))
+        .await
+        .is(200)
+        .json();
     assert_eq!((numbers(&page), page["next"].as_str()), (vec![1], None));
     // Times and ids cut a list; the pages of what is left are as dense.
     let all = api.get("/v1/runs").await.is(200).json();
