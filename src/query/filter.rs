@@ -374,7 +374,8 @@ mod tests {
     use crate::store::search::field::RUN_FIELDS;
 
     fn read(text: &str) -> Result<Condition, BadFilter> {
-        parse(text, &[("", RUN_FIELDS)])
+        static OF_RUNS: Fields = &[("", RUN_FIELDS)];
+        parse(text, OF_RUNS)
     }
 
     fn is(name: &str, comparison: Comparison, value: Value) -> Condition {
