@@ -86,16 +86,7 @@ pub(super) async fn save(
         client.print(path).await?;
         return Ok(());
     }
-    // On a terminal only, and gone when the file is there.
-    let bar = ProgressBar::new_spinner().with_style(ProgressStyle::with_template(
-        "{spinner} {bytes} {bytes_per_sec}",
-    )?);
-    bar.enable_steady_tick(std::time::Duration::from_millis(100));
-    let done = client
-        .download_with(path, output, |bytes| bar.set_position(bytes))
-        .await;
-    bar.finish_and_clear();
-    let bytes = done?;
+    let bytes = download(client, path, output).await?;
     if as_json {
         let file = output.display().to_string();
         return show(&format!("{}\n", json!({"file": file, "bytes": bytes})));
@@ -107,4 +98,28 @@ pub(super) async fn save(
         output.display()
     ));
     Ok(())
+}
+
+/// Writes what the server answers into a file that is whole or not there, and says so.
+pub(super) async fn fetch(client: &Client, path: &str, output: &Path) -> anyhow::Result<()> {
+    let bytes = download(client, path, output).await?;
+    tell(format_args!(
+        "wrote {} ({})",
+        output.display(),
+        HumanBytes(bytes)
+    ));
+    Ok(())
+}
+
+async fn download(client: &Client, path: &str, output: &Path) -> anyhow::Result<u64> {
+    // On a terminal only, and gone when the file is there.
+    let bar = ProgressBar::new_spinner().with_style(ProgressStyle::with_template(
+        "{spinner} {bytes} {bytes_per_sec}",
+    )?);
+    bar.enable_steady_tick(std::time::Duration::from_millis(100));
+    let done = client
+        .download_with(path, output, |bytes| bar.set_position(bytes))
+        .await;
+    bar.finish_and_clear();
+    Ok(done?)
 }

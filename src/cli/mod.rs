@@ -11,6 +11,7 @@ pub mod demo;
 pub mod doctor;
 pub mod erase;
 pub mod export;
+pub mod flag;
 pub mod gate;
 pub mod hold;
 pub mod import;
@@ -23,8 +24,10 @@ pub mod monitor;
 pub mod payload;
 pub mod people;
 pub mod prove;
+pub mod query;
 pub mod redaction;
 pub mod report;
+pub mod retention;
 mod running;
 pub mod runs;
 pub mod scan;
@@ -96,6 +99,8 @@ enum Command {
     Watch(WithServer<watch::WatchArgs>),
     /// List runs, newest first
     Runs(WithServer<runs::RunsArgs>),
+    /// Query runs, frames and payload records for a stated purpose
+    Query(WithServer<query::QueryArgs>),
     /// Show a run as a timeline
     Show(WithServer<show::ShowArgs>),
     /// Follow a run live, until it is sealed
@@ -114,6 +119,10 @@ enum Command {
     Erase(WithServer<erase::EraseArgs>),
     /// Set, release and list holds: what may not be erased
     Hold(WithServer<hold::HoldArgs>),
+    /// Put a flag on a run, or take it off
+    Flag(WithServer<flag::FlagArgs>),
+    /// How long what is kept: the policy, what would go, and how far the sweeper is
+    Retention(WithServer<retention::RetentionArgs>),
     /// Show, list, export and prove the tenant's ledger
     Ledger(WithServer<ledger::LedgerArgs>),
     /// Print the trust file for the server's keys
@@ -241,6 +250,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             let (args, client) = args.client()?;
             runs::run(args, client).await?;
         }
+        Command::Query(args) => {
+            let (args, client) = args.client()?;
+            query::run(args, client).await?;
+        }
         Command::Show(args) => {
             let (args, client) = args.client()?;
             show::run(args, client).await?;
@@ -276,6 +289,14 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Hold(args) => {
             let (args, client) = args.client()?;
             hold::run(args, client).await?;
+        }
+        Command::Flag(args) => {
+            let (args, client) = args.client()?;
+            flag::run(args, client).await?;
+        }
+        Command::Retention(args) => {
+            let (args, client) = args.client()?;
+            retention::run(args, client).await?;
         }
         Command::Ledger(args) => {
             let (args, client) = args.client()?;

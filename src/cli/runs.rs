@@ -38,7 +38,7 @@ pub struct RunsArgs {
 }
 
 /// What a narrow terminal shows last is left out first.
-const COLUMNS: [Column; 7] = [
+pub(super) const COLUMNS: [Column; 7] = [
     Column {
         leave_out: 4,
         ..Column::kept("NO")
@@ -128,7 +128,8 @@ pub async fn run(args: RunsArgs, client: Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn row(screen: Screen, run: &Value) -> Vec<String> {
+/// A run, a cell for each column.
+pub(super) fn row(screen: Screen, run: &Value) -> Vec<String> {
     let mut opened = seconds(&run["opened_at"]);
     if screen.is_narrow() {
         // To the minute.

@@ -124,18 +124,18 @@ impl Line {
 }
 
 /// A column of a table.
-pub(super) struct Column {
+pub(super) struct Column<'a> {
     /// What stands above it.
-    pub head: &'static str,
+    pub head: &'a str,
     /// To how many columns of the terminal it may be cut where there is too little room; `None` for not at all.
     pub least: Option<usize>,
     /// When it is left out where cutting is not enough: the highest first, 0 for never.
     pub leave_out: u8,
 }
 
-impl Column {
+impl<'a> Column<'a> {
     /// A column that is always there, whole.
-    pub(super) const fn kept(head: &'static str) -> Self {
+    pub(super) const fn kept(head: &'a str) -> Self {
         Self {
             head,
             least: None,
@@ -145,7 +145,7 @@ impl Column {
 }
 
 /// Rows under a head, columns as wide as their widest cell where there is room.
-pub(super) fn table(screen: Screen, columns: &[Column], rows: &[Vec<String>]) -> String {
+pub(super) fn table(screen: Screen, columns: &[Column<'_>], rows: &[Vec<String>]) -> String {
     let cells: Vec<Vec<String>> =
         std::iter::once(columns.iter().map(|one| one.head.to_owned()).collect())
             .chain(
@@ -185,7 +185,7 @@ pub(super) fn table(screen: Screen, columns: &[Column], rows: &[Vec<String>]) ->
 const GAP: usize = 2;
 
 /// Makes a table fit: leaves out columns where cutting is not enough, then cuts the widest first.
-fn fit(widths: &mut [Option<usize>], columns: &[Column], room: usize) {
+fn fit(widths: &mut [Option<usize>], columns: &[Column<'_>], room: usize) {
     let places = 0..columns.len();
     let excess = loop {
         let there = widths.iter().flatten();
@@ -217,7 +217,7 @@ fn fit(widths: &mut [Option<usize>], columns: &[Column], room: usize) {
 }
 
 /// By how much a column may be cut.
-fn spare(widths: &[Option<usize>], columns: &[Column], place: usize) -> usize {
+fn spare(widths: &[Option<usize>], columns: &[Column<'_>], place: usize) -> usize {
     match (widths[place], columns[place].least) {
         (Some(width), Some(least)) => width.saturating_sub(least),
         _ => 0,

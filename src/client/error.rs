@@ -27,6 +27,8 @@ pub struct Problem {
     pub action: String,
     /// JSON pointer into the request.
     pub pointer: Option<String>,
+    /// The character of the filter, from 1, that is wrong.
+    pub at: Option<usize>,
 }
 
 /// A request that did not succeed.
@@ -107,6 +109,9 @@ impl std::fmt::Display for Problem {
             }
             "token_not_found" => {
                 return formatter.write_str("; `onrecord token list` lists those that are there");
+            }
+            "saved_query_not_found" => {
+                return formatter.write_str("; `onrecord query saved` lists those that are there");
             }
             "run_open" => return formatter.write_str("; `onrecord seal RUN` seals it"),
             _ => {}

@@ -23,6 +23,13 @@ pub(crate) struct BadFilter {
     detail: String,
 }
 
+impl BadFilter {
+    /// Which character of the text, from 1.
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+}
+
 /// Fields that filters may be about: each list with what stands before its names.
 pub(super) type Fields = &'static [(&'static str, &'static [Field])];
 
@@ -374,8 +381,8 @@ mod tests {
     use crate::store::search::field::RUN_FIELDS;
 
     fn read(text: &str) -> Result<Condition, BadFilter> {
-        static OF_RUNS: Fields = &[("", RUN_FIELDS)];
-        parse(text, OF_RUNS)
+        static FIELDS: Fields = &[("", RUN_FIELDS)];
+        parse(text, FIELDS)
     }
 
     fn is(name: &str, comparison: Comparison, value: Value) -> Condition {

@@ -28,7 +28,7 @@ fn with_server(server: &Server, args: &[&str]) -> Command {
 }
 
 /// What a command printed; it must succeed without a word on standard error.
-async fn printed(server: &Server, args: &[&str]) -> String {
+pub async fn printed(server: &Server, args: &[&str]) -> String {
     let output = with_server(server, args).output().await.unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{args:?}: {errors}");
@@ -36,12 +36,12 @@ async fn printed(server: &Server, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-async fn output(server: &Server, args: &[&str]) -> Output {
+pub async fn output(server: &Server, args: &[&str]) -> Output {
     with_server(server, args).output().await.unwrap()
 }
 
 /// A sealed run with a turn, a call and a verdict.
-async fn sealed_run(server: &Server) -> String {
+pub async fn sealed_run(server: &Server) -> String {
     let api = &server.api;
     let run = api.open(&json!({"session": {"agent": "coder"}})).await.run;
     for frame in [
