@@ -143,7 +143,7 @@ pub(super) async fn choose(
         sql.push("(select count(*) from (select");
         driver.push(&mut sql, scope.tenant, false);
         bounds.push(&mut sql, driver.run());
-        sql.push(" limit ").push_bind(COUNTED).push(") as some)");
+        sql.push(" limit ").push_bind(COUNTED).push(") as counted)");
     }
     sql.push("]");
     let counts: Vec<i64> = sql
