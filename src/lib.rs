@@ -21,6 +21,7 @@ pub mod record;
 pub mod redact;
 pub mod retention;
 pub mod rotation;
+pub mod seed;
 pub mod start;
 pub mod store;
 pub mod vault;

@@ -7,6 +7,7 @@ use crate::postgres::{Cluster, Durability, PostgresError};
 pub use crate::record::stated::HeadsEvery;
 use crate::record::{RecordError, Recorder, Rules};
 use crate::redact::{Literals, RuleError};
+use crate::retention::sweep::SweepLimits;
 use crate::store::{Store, StoreError};
 pub use crate::vault::{RootSource, Survey, TenantFolder, TransitSource};
 use crate::vault::{Vault, VaultError};
@@ -171,6 +172,7 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
         verifications: Arc::new(Semaphore::new(VERIFICATIONS)),
         streams: Streams::default(),
         finality: Default::default(),
+        sweeping: SweepLimits::NONE,
         anchors: Arc::new(anchors),
     };
     Ok(Started {
@@ -239,8 +241,8 @@ async fn first_token(recorder: &Recorder, config: &Config) -> Result<Option<Stri
     Ok(made.map(|new| new.token.0))
 }
 
-/// Writes the token's file, for its owner alone and in one step.
-fn write_token(path: &Path, token: &str) -> io::Result<()> {
+/// Writes a token's file, for its owner alone and in one step.
+pub(crate) fn write_token(path: &Path, token: &str) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }

@@ -198,6 +198,112 @@ fn the_verifier_has_no_network() {
     names_none_of("crates/onrecord-verify/src", &words);
 }
 
+/// The functions of a source: name, signature and body.
+fn functions(code: &str) -> Vec<(String, &str, &str)> {
+    let mut begins: Vec<usize> = code.match_indices("fn ").map(|(at, _)| at).collect();
+    begins.retain(|at| !code[..*at].ends_with(is_name));
+    let ends = begins.iter().skip(1).copied().chain([code.len()]);
+    let cut = begins.iter().zip(ends).filter_map(|(at, end)| {
+        let text = &code[at + 3..end];
+        let (signature, body) = text.split_once('{')?;
+        Some((name(text), signature, body))
+    });
+    cut.collect()
+}
+
+/// Where words stand in the sources of a folder: the file and the function.
+fn standing(folder: &str, words: &[&str]) -> BTreeSet<(String, String)> {
+    let mut found = BTreeSet::new();
+    for path in sources(&root().join(folder)) {
+        let code = code(&path);
+        let file = path.strip_prefix(root()).unwrap().display().to_string();
+        for (name, _, body) in functions(&code) {
+            let body = body.split_whitespace().collect::<Vec<_>>().join(" ");
+            if words.iter().any(|word| body.contains(word)) {
+                found.insert((file.clone(), name));
+            }
+        }
+    }
+    found
+}
+
+fn listed(list: &[(&str, &str)]) -> BTreeSet<(String, String)> {
+    let owned = |(file, name): &(&str, &str)| (format!("src/{file}"), (*name).to_owned());
+    list.iter().map(owned).collect()
+}
+
+/// The statements that take a key or a ciphertext away, and what they ask for before they do. A new one has to be added here,
+/// and either takes the leave that `retention::decide` gives or takes nothing away that could still be opened.
+const DESTROYING: [(&str, &str, &str); 7] = [
+    ("store/erasing.rs", "destroy_keys_of", "&Permit"),
+    ("store/erasing.rs", "remove", "&Certified"),
+    ("store/expiring.rs", "remove", "&[Going]"),
+    ("store/expiring.rs", "remove_keys_of", "&[Going]"),
+    // Keys are wrapped again, and what they had been wrapped with goes.
+    ("store/erasing.rs", "rewrapped", ""),
+    ("store/keys.rs", "remove_outlived_run_keys", ""),
+    ("store/keys.rs", "replace", ""),
+];
+
+#[test]
+fn every_way_of_erasing_is_decided_in_one_place() {
+    let words = [
+        "delete from payloads",
+        "update payloads",
+        "delete from keys.run_keys",
+        "update keys.run_keys",
+        "delete from keys.epochs",
+    ];
+    let known: Vec<_> = DESTROYING.iter().map(|one| (one.0, one.1)).collect();
+    assert_eq!(standing("src", &words), listed(&known));
+    for (file, wanted, leave) in DESTROYING {
+        let code = code(&root().join("src").join(file));
+        let found = functions(&code);
+        let (_, signature, _) = found.iter().find(|one| one.0 == wanted).unwrap();
+        assert!(
+            signature.contains(leave),
+            "{wanted} of {file} takes {leave}"
+        );
+    }
+    // Who may say so.
+    assert_eq!(
+        standing("src", &["Permit::decided("]),
+        listed(&[("retention/decide.rs", "verdict")])
+    );
+    assert_eq!(
+        standing("src", &["Certified::stated("]),
+        listed(&[
+            ("store/erasures.rs", "certified"),
+            ("store/expiring.rs", "certified"),
+        ])
+    );
+    // What asks for no leave is called where keys are renewed, and by what does ask.
+    assert_eq!(
+        standing("src", &["remove_outlived_run_keys("]),
+        listed(&[
+            ("retention/work.rs", "renew_run"),
+            ("store/keys.rs", "remove_run_keys"),
+        ])
+    );
+    let code = code(&root().join("src/store/keys.rs"));
+    let found = functions(&code);
+    let (_, signature, _) = found.iter().find(|one| one.0 == "remove_run_keys").unwrap();
+    assert!(signature.contains("&Certified"));
+    // Who decides, in the transaction that certifies.
+    assert_eq!(
+        standing("src", &["decide::may_erase", ".verdict("]),
+        listed(&[
+            ("retention/decide.rs", "may_erase"),
+            ("retention/erasure.rs", "request_erasure"),
+            ("retention/expire.rs", "decide"),
+            ("retention/work.rs", "certify"),
+            // These erase nothing: what is not to be read any more, and what would go.
+            ("retention/expired.rs", "of"),
+            ("retention/dry_run.rs", "of_run"),
+        ])
+    );
+}
+
 #[test]
 fn paths_are_found_where_they_begin() {
     let code = "use crate::vault::Key; x_crate::no; self::crate::no(crate::store::one())";

@@ -4,6 +4,7 @@ use super::found::{At, COLUMN, Found};
 use super::ledger::Ledger;
 use super::run::Entry;
 use crate::store::audit::{FrameRow, RunColumns};
+use crate::store::facts::kind_no;
 use onrecord_core::chain::{Chain, Seen};
 use onrecord_core::digest::Hash;
 use onrecord_core::frame::{Frame, Rel};
@@ -330,7 +331,7 @@ fn erased(says: &Predicate) -> u64 {
 pub(super) fn columns(row: &FrameRow<'_>, frame: &Frame<'_>, found: &mut Found) {
     let at = |column| At::of("frames", column).seq(row.seq);
     found.column(at("at"), row.at, frame.at.micros());
-    found.column(at("kind"), row.kind, frame.kind.as_str());
+    found.column(at("kind_no"), row.kind_no, kind_no(frame.kind));
     found.column(at("key"), row.key, &*frame.key);
     let turn = frame
         .turn

@@ -1,6 +1,7 @@
 //! The ledger of a tenant: its entries by the verifier's rules, and every table beside them against the entries.
 
 use super::found::{At, Found};
+use super::marks::Marks;
 use super::nodes::Nodes;
 use crate::store::StoreError;
 use crate::store::audit::{EntryRow, KeyRow, Reader, RunMark, TenantRow, checkpoint_row};
@@ -32,6 +33,8 @@ struct Said {
     opened: BTreeMap<RunId, (i64, u64)>,
     /// Digests of the documents of policies.
     policies: BTreeMap<i64, Hash>,
+    holds: Marks,
+    flags: Marks,
 }
 
 struct SaidKey {
@@ -81,6 +84,7 @@ pub(super) async fn check(
     for (table, documents) in [
         ("redaction_rules", reader.rules().await?),
         ("settings", reader.settings().await?),
+        ("retention_policies", reader.retention_policies().await?),
     ] {
         for row in documents {
             let at = At::of(table, "document").index(row.index);
@@ -90,6 +94,12 @@ pub(super) async fn check(
             }
         }
     }
+    let holds = std::mem::take(&mut said.holds);
+    let columns = ["ledger_index", "matter", "released_index"];
+    holds.check(reader.holds().await?, ("holds", columns), found);
+    let flags = std::mem::take(&mut said.flags);
+    let columns = ["set_index", "flag", "cleared_index"];
+    flags.check(reader.flags().await?, ("run_flags", columns), found);
     let runs = reader.runs().await?;
     check_runs(&runs, &row, &said, found);
     let ledger = Ledger {
@@ -174,6 +184,8 @@ fn check_entry(
         Predicate::Policy(_) => {
             said.policies.insert(row.index, signed.digest);
         }
+        Predicate::Hold(hold) => said.holds.hold(row.index, &hold),
+        Predicate::Flag(flag) => said.flags.flag(row.index, &flag),
         _ => {}
     }
 }

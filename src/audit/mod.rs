@@ -7,6 +7,7 @@
 mod chain;
 mod found;
 mod ledger;
+mod marks;
 mod nodes;
 mod payloads;
 mod run;

@@ -15,6 +15,8 @@ use tokio::signal::unix::{SignalKind, signal};
 const IDLE_CHECK: Duration = Duration::from_secs(60);
 /// How often erasures that are not final are looked for.
 const ERASURE_CHECK: Duration = Duration::from_secs(30);
+/// How often orders of holds are looked for that are not carried out, and what was recorded about subjects on hold.
+const HOLD_CHECK: Duration = Duration::from_secs(5);
 /// How often open runs are looked for that the ledger is to state.
 const HEAD_CHECK: Duration = Duration::from_secs(5);
 /// Connections to the database, unless told otherwise.
@@ -192,6 +194,22 @@ pub struct ServeArgs {
     /// Days that backups of the keys folder are kept for; certificates of erasure say from when on none is left
     #[arg(long, env = "ONRECORD_KEY_BACKUP_DAYS", value_name = "DAYS")]
     pub key_backup_days: Option<u32>,
+    /// Seconds between two looks for what expired under a tenant's retention policy; 0: only when somebody asks for it
+    #[arg(
+        long,
+        env = "ONRECORD_SWEEP_EVERY_SECONDS",
+        value_name = "SECONDS",
+        default_value_t = 30
+    )]
+    pub sweep_every_seconds: u64,
+    /// Expired payloads that are erased a second at most; 0 for as many as go
+    #[arg(
+        long,
+        env = "ONRECORD_SWEEP_RATE",
+        value_name = "N",
+        default_value_t = 20_000
+    )]
+    pub sweep_rate: u64,
     /// Take secrets out of payloads before they are recorded, and refuse them elsewhere
     #[arg(
         long,
@@ -274,6 +292,31 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
             }
         }
     });
+    started.app.sweeping.payloads_per_second = args.sweep_rate;
+    let (recorder, limits) = (started.app.recorder.clone(), started.app.sweeping);
+    let expirer = tokio::spawn(async move {
+        if args.sweep_every_seconds == 0 {
+            return;
+        }
+        let mut ticks = tokio::time::interval(Duration::from_secs(args.sweep_every_seconds));
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            if let Err(error) = recorder.sweep_all(limits).await {
+                tracing::warn!(%error, "what expired could not be looked for");
+            }
+        }
+    });
+    let recorder = started.app.recorder.clone();
+    let holder = tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(HOLD_CHECK);
+        loop {
+            ticks.tick().await;
+            if let Err(error) = recorder.carry_out_orders().await {
+                tracing::warn!(%error, "orders of holds could not be gone on with");
+            }
+        }
+    });
     tokio::spawn(started.app.anchors.clone().run());
     let recorder = started.app.recorder.clone();
     let every = HeadsEvery {
@@ -304,6 +347,8 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     };
     sweeper.abort();
     eraser.abort();
+    expirer.abort();
+    holder.abort();
     stater.abort();
     let stopped = running.stop().await;
     // What ended the server says more than what failed because of it.

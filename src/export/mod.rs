@@ -27,6 +27,7 @@ pub use withhold::Withhold;
 use crate::access::Caller;
 use crate::ledger::{self, Erasures};
 use crate::record::{RecordError, Recorder};
+use crate::retention::expired::Expired;
 use crate::store::anchors::Stamped;
 use crate::store::signing_keys::SigningKeyRow;
 use crate::store::{self, Store, StoreError, Tx};
@@ -208,6 +209,8 @@ impl Source {
         let (ledger, cosigned) = ledger_lines(&mut tx, &row, recorder.is_witnessed()).await?;
         let witnesses = witnesses(&mut tx, &row, cosigned).await?;
         let erasures = Erasures::of(&mut tx, &row.tenant, &row.run).await?;
+        let expired = Expired::of(&mut tx, &row.tenant, &row.run).await?;
+        let withhold = request.withhold.clone().and_tiers(expired.tiers());
         tx.commit().await.map_err(StoreError::from)?;
         let frames = frames::pages(&recorder.store, &row).await?;
         Ok(Self {
@@ -224,7 +227,10 @@ impl Source {
             ledger,
             erasures,
             frames,
-            request: request.clone(),
+            request: ExportRequest {
+                withhold,
+                ..request.clone()
+            },
         })
     }
 

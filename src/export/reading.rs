@@ -4,12 +4,13 @@ use crate::access::{Caller, READERS};
 use crate::ledger::people::stand_in;
 use crate::ledger::{self, Erasures};
 use crate::record::{RecordError, Recorder, commit, offload};
+use crate::retention::expired::{self, Expired};
 use crate::store::payloads::StoredPayload;
 use crate::store::{self, Tx};
 use crate::vault::{RunKeys, VaultError};
 use onrecord_core::digest::Hash;
 use onrecord_core::frame::{Frame, PayloadRef};
-use onrecord_core::id::RunId;
+use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::statement::{Access, Predicate};
 
 /// Commitments that an entry lists. What reads more of a run than that is written down as having read the run.
@@ -76,8 +77,10 @@ impl Recorder {
             return Err(RecordError::NoRun(run.clone()));
         }
         let erasures = Erasures::of(&mut tx, &caller.tenant, run).await?;
-        let Some(stored) = stored(&mut tx, &erasures, run, hash).await? else {
-            return Err(absent(&mut tx, &erasures, run, hash).await?);
+        let expired = Expired::of(&mut tx, &caller.tenant, run).await?;
+        let gone = (&erasures, &expired);
+        let Some(stored) = stored(&mut tx, gone, run, hash).await? else {
+            return Err(absent(&mut tx, &caller.tenant, gone, run, hash).await?);
         };
         let read = open(&run_keys, stored)
             .map_err(|_| store::contradiction("payloads", "ciphertext", hash))?;
@@ -107,7 +110,8 @@ impl Recorder {
         let mut tx = self.store.snapshot(&caller.tenant).await?;
         let ledger_size = store::tenants::ledger_size(&mut tx, &caller.tenant).await?;
         let erasures = Erasures::of(&mut tx, &caller.tenant, run).await?;
-        let stored = stored(&mut tx, &erasures, run, hash).await?;
+        let expired = Expired::of(&mut tx, &caller.tenant, run).await?;
+        let stored = stored(&mut tx, (&erasures, &expired), run, hash).await?;
         tx.commit().await.map_err(store::StoreError::from)?;
         let read = stored.and_then(|stored| open(&run_keys, stored).ok());
         Ok(read.map(|read| (read, ledger_size)))
@@ -137,14 +141,16 @@ impl Recorder {
 /// A payload as it is stored, if it is there to be read.
 async fn stored(
     tx: &mut Tx,
-    erasures: &Erasures,
+    (erasures, expired): (&Erasures, &Expired),
     run: &RunId,
     commit: Hash,
 ) -> Result<Option<StoredPayload>, RecordError> {
     let stored = store::payloads::one(tx, run, &commit).await?;
     Ok(stored.filter(|StoredPayload { key, .. }| {
         let tier = u8::try_from(key.tier).unwrap_or(u8::MAX);
-        !key.kept && erasures.covering(key.seq, tier, &commit).is_none()
+        !key.kept
+            && erasures.covering(key.seq, tier, &commit).is_none()
+            && expired.payload(tier, commit).is_none()
     }))
 }
 
@@ -188,7 +194,8 @@ fn access(caller: &Caller, run: &RunId, purpose: &str, commits: Option<Vec<Hash>
 /// Why a payload is not there to be read.
 async fn absent(
     tx: &mut Tx,
-    erasures: &Erasures,
+    tenant: &TenantId,
+    (erasures, expired): (&Erasures, &Expired),
     run: &RunId,
     commit: Hash,
 ) -> Result<RecordError, RecordError> {
@@ -204,7 +211,9 @@ async fn absent(
     let erased = erasures.covering(frame.seq, payload.tier, &commit);
     Ok(match erased {
         _ if payload.kept == Some(false) => RecordError::NotKept { commit },
-        Some(index) => RecordError::Erased { commit, index },
-        None => RecordError::Missing { commit },
+        Some(index) => expired::erased(tx, tenant, commit, index).await?,
+        None => expired
+            .payload(payload.tier, commit)
+            .unwrap_or(RecordError::Missing { commit }),
     })
 }

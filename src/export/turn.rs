@@ -4,6 +4,7 @@ use super::{ExportError, ExportRequest, Withhold, path};
 use crate::access::Caller;
 use crate::ledger::Erasures;
 use crate::record::{RecordError, Recorder, offload};
+use crate::retention::expired::Expired;
 use crate::store::{self, StoreError};
 use crate::vault::VaultError;
 use base64::Engine as _;
@@ -87,6 +88,8 @@ impl Recorder {
         let (_, path) = path::path(&mut tx, &row.chain, last.seq).await?;
         let run_keys = self.read_run_keys(&caller.tenant, run).await?;
         let erasures = Erasures::of(&mut tx, &caller.tenant, run).await?;
+        let expired = Expired::of(&mut tx, &caller.tenant, run).await?;
+        let withhold = &withhold.clone().and_tiers(expired.tiers());
         let mut disclosures = Vec::new();
         let mut committed = Vec::new();
         for frame in &frames {

@@ -34,6 +34,12 @@ impl Withhold {
         rules.map(read).collect::<Result<_, _>>().map(Self)
     }
 
+    /// The same, and these tiers.
+    pub(super) fn and_tiers(mut self, tiers: impl Iterator<Item = u8>) -> Self {
+        self.0.extend(tiers.map(Withheld::Tier));
+        self
+    }
+
     /// Whether nothing is left out.
     pub fn is_nothing(&self) -> bool {
         self.0.is_empty()

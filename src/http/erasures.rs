@@ -87,7 +87,7 @@ pub(crate) struct ErasureBody {
     erasure: String,
     /// requested, keys_destroyed, ciphertext_removed or final.
     state: &'static str,
-    /// payloads, subject, tier or tenant.
+    /// payloads, subject, tier or tenant; expiry for what expired under a schedule.
     scope: &'static str,
     /// The run, where it is of one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -117,7 +117,7 @@ pub(crate) struct ErasureBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     final_at: Option<String>,
-    /// Matter of a hold that part of it waits for.
+    /// Matter of a hold that part of it waits for, or the floor of the retention policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     held: Option<String>,
     /// Tiers of runs that it is about.

@@ -10,9 +10,11 @@ mod encoding;
 mod envelope;
 mod erasures;
 mod export_run;
+mod flags;
 mod follow_run;
 mod frame_stream;
 mod health;
+mod hold_orders;
 mod holds;
 mod ledger;
 mod list_frames;
@@ -32,6 +34,8 @@ mod redaction;
 mod releases;
 mod report;
 mod request;
+mod retention;
+mod retention_dry_run;
 mod rotations;
 mod saved_queries;
 mod schema;
@@ -52,6 +56,7 @@ pub use serve::serve;
 use crate::anchor::Anchors;
 use crate::record::Recorder;
 use crate::retention::erasure::Finality;
+use crate::retention::sweep::SweepLimits;
 use axum::body::Body;
 use axum::http::{HeaderName, Response, StatusCode, header};
 use axum::response::IntoResponse as _;
@@ -84,6 +89,8 @@ pub struct App {
     pub streams: Streams,
     /// When erasures are final.
     pub finality: Finality,
+    /// What bounds the load of the sweeper.
+    pub sweeping: SweepLimits,
     /// Who is told of the ledgers.
     pub anchors: Arc<Anchors>,
 }
@@ -114,7 +121,7 @@ pub const UPLOAD_BYTES: usize = 64 * 1024 * 1024 * 1024;
         (name = "read", description = "What was recorded"),
         (name = "verify", description = "Exports, proofs and checks"),
         (name = "ledger", description = "The tenant's ledger: a transparency log of signed statements"),
-        (name = "retain", description = "Holds and erasures"),
+        (name = "retain", description = "Holds, flags and erasures"),
         (name = "administer", description = "Tokens, tenants, settings, keys and rules of redaction"),
         (name = "operate", description = "Health"),
     ),
@@ -167,11 +174,24 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(verification::verify_file))
         .routes(routes!(verification::read_trust))
         .routes(routes!(holds::set_hold, holds::list_holds))
-        .routes(routes!(holds::release_hold))
+        .routes(routes!(holds::release_hold, holds::keep_hold))
+        .routes(routes!(hold_orders::list_orders))
+        .routes(routes!(hold_orders::read_order))
+        .routes(routes!(hold_orders::release_order, hold_orders::keep_order))
+        .routes(routes!(flags::set_flag, flags::list_flags))
+        .routes(routes!(flags::clear_flag))
         .routes(routes!(erasures::erase, erasures::list_erasures))
         .routes(routes!(erasures::read_erasure))
         .routes(routes!(erasures::read_certificate))
         .routes(routes!(erasures::read_entries))
+        .routes(routes!(retention::read_policy, retention::change_policy))
+        .routes(routes!(retention::list_presets))
+        .routes(routes!(retention::read_retention))
+        .routes(routes!(retention::sweep))
+        .routes(routes!(
+            retention_dry_run::dry_run,
+            retention_dry_run::dry_run_of
+        ))
         .routes(routes!(tokens::create_token, tokens::list_tokens))
         .routes(routes!(tokens::read_token, tokens::revoke_token))
         .routes(routes!(tenants::create_tenant))

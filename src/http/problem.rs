@@ -567,6 +567,27 @@ impl From<RecordError> for Problem {
                 "A hold is in force",
                 "Release the hold first, where that is right; see GET /v1/holds.",
             ),
+            RecordError::Floor { .. } => conflict(
+                "retention_floor",
+                "It has to be kept for longer",
+                "Ask again after that time; see GET /v1/retention/policy for the schedule.",
+            ),
+            RecordError::NoPolicy(_) => {
+                missing("policy_not_found", "No such version of the policy")
+            }
+            RecordError::BadPolicy { ref pointer, .. } => {
+                let problem = Self::new(
+                    StatusCode::UNPROCESSABLE_ENTITY,
+                    "malformed_policy",
+                    "The retention policy cannot be used",
+                    detail,
+                    "Correct what is at the pointer; nothing was changed. Policies are described in docs/retention.md.",
+                );
+                Self {
+                    pointer: Some(without_secrets(pointer.clone())),
+                    ..problem
+                }
+            }
             RecordError::ErasureKey(_) => conflict(
                 "key_conflict",
                 "The key was used for another request",
@@ -574,6 +595,16 @@ impl From<RecordError> for Problem {
             ),
             RecordError::NoErasure(_) => missing("erasure_not_found", "No such erasure"),
             RecordError::NoHold(_) => missing("hold_not_found", "No such hold"),
+            RecordError::NoHoldOrder(_) => {
+                missing("hold_order_not_found", "No such order of holds")
+            }
+            RecordError::NoHoldRelease => missing("release_not_found", "No request to release it"),
+            RecordError::NoFlag { .. } => missing("flag_not_found", "No such flag"),
+            RecordError::HoldOfOrder { .. } => conflict(
+                "hold_of_order",
+                "An order wants the hold",
+                "Release the order, where that is right; see GET /v1/hold-orders.",
+            ),
             RecordError::NotKept { .. } => Self::new(
                 StatusCode::NOT_FOUND,
                 "payload_not_kept",
@@ -594,6 +625,13 @@ impl From<RecordError> for Problem {
                 "The payload was erased",
                 detail,
                 "Nobody can bring it back; the run's evidence verifies without it.",
+            ),
+            RecordError::Expired { .. } => Self::new(
+                StatusCode::GONE,
+                "payload_expired",
+                "The payload expired",
+                detail,
+                "Nobody can bring it back; GET /v1/retention/policy has the schedule, and the run's evidence verifies without it.",
             ),
             RecordError::NoTurn { .. } => missing("turn_not_found", "No such turn"),
             RecordError::NoPerson(_) => missing("person_not_found", "No such person"),

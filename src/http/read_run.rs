@@ -1,6 +1,7 @@
 //! `GET /v1/runs/{run}`, and what every answer says of a run.
 
 use super::App;
+use super::flags::FlagBody;
 use super::problem::Problem;
 use super::receipt::etag;
 use super::request::{Authenticated, RunPath};
@@ -62,6 +63,9 @@ pub(crate) struct RunBody {
     /// Tool calls that nothing answers: whether they had an effect is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     unknown_outcomes: Option<UnknownBody>,
+    /// Flags that stand on it; where runs are listed, they are left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    flags: Vec<FlagBody>,
 }
 
 /// Where a run stands in the ledger.
@@ -114,6 +118,7 @@ impl RunBody {
             },
             sealed_at: run.sealed.map(|(at, _)| at.to_string()),
             unknown_outcomes: unknown,
+            flags: Vec::new(),
         }
     }
 }
@@ -133,12 +138,14 @@ pub(crate) async fn read_run(
     Authenticated(caller): Authenticated,
     RunPath(run): RunPath,
 ) -> Result<Response, Problem> {
+    let flags = app
+        .recorder
+        .flags(caller.clone(), run.clone(), false)
+        .await?;
     let (run, frames, count) = app.recorder.run(caller, run).await?;
     let head = etag(&run.head);
     let unknown = (count > 0).then_some(UnknownBody { count, frames });
-    Ok((
-        [(header::ETAG, head)],
-        axum::Json(RunBody::new(run, unknown)),
-    )
-        .into_response())
+    let mut body = RunBody::new(run, unknown);
+    body.flags = flags.into_iter().map(FlagBody::from).collect();
+    Ok(([(header::ETAG, head)], axum::Json(body)).into_response())
 }

@@ -118,6 +118,35 @@ impl FromRequestParts<App> for ErasurePath {
     }
 }
 
+/// The order in the path.
+pub(crate) struct OrderPath(pub(crate) RunId);
+
+impl FromRequestParts<App> for OrderPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let path = path(parts, app).await?;
+        let id = path.last().and_then(|(_, id)| id.parse().ok());
+        id.map(Self)
+            .ok_or_else(|| Problem::parameter("order", "an id, as the order was answered"))
+    }
+}
+
+/// The run in the path and the code behind it.
+pub(crate) struct RunAndCode(pub(crate) RunId, pub(crate) String);
+
+impl FromRequestParts<App> for RunAndCode {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let RunPath(run) = RunPath::from_request_parts(parts, app).await?;
+        let path = path(parts, app).await?;
+        let code = path.last().filter(|(_, code)| is_code(code));
+        code.map(|(_, code)| Self(run, code.clone()))
+            .ok_or_else(|| Problem::code_expected("flag"))
+    }
+}
+
 /// The number that the path has.
 pub(crate) struct NumberPath(pub(crate) u64);
 

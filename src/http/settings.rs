@@ -10,6 +10,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
+use onrecord_core::frame::Actor;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -23,6 +24,10 @@ pub(crate) struct SettingsRequest {
     #[serde(default)]
     #[schema(minimum = 0, maximum = 9_007_199_254_740_991_u64)]
     seal_idle_seconds: Option<u64>,
+    /// How many people it takes to release a hold, 1 or 2; one where it is left out. Fewer than before takes an admin.
+    #[serde(default)]
+    #[schema(minimum = 1, maximum = 2)]
+    hold_release_people: Option<u64>,
 }
 
 /// Who chose.
@@ -43,6 +48,9 @@ pub(crate) struct SettingsBody {
     /// Seconds after which a run that nobody writes to is sealed as interrupted, 0 for never; absent where the server's holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     seal_idle_seconds: Option<u64>,
+    /// How many people it takes to release a hold; absent where nothing was chosen, and one person may.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hold_release_people: Option<u64>,
     /// When they were chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
@@ -55,11 +63,21 @@ pub(crate) struct SettingsBody {
     index: Option<u64>,
 }
 
+impl From<Actor> for ChosenBy {
+    fn from(by: Actor) -> Self {
+        Self {
+            kind: by.kind.as_str().to_owned(),
+            id: by.id,
+        }
+    }
+}
+
 impl From<StandingSettings> for SettingsBody {
     fn from(standing: StandingSettings) -> Self {
         let mut body = Self {
             version: 0,
             seal_idle_seconds: standing.settings.seal_idle_seconds,
+            hold_release_people: standing.settings.hold_release_people,
             at: None,
             by: None,
             index: None,
@@ -67,10 +85,7 @@ impl From<StandingSettings> for SettingsBody {
         if let Some((version, at, by, index)) = standing.chosen {
             body.version = version;
             body.at = Some(at.to_string());
-            body.by = Some(ChosenBy {
-                kind: by.kind.as_str().to_owned(),
-                id: by.id,
-            });
+            body.by = Some(ChosenBy::from(by));
             body.index = Some(index);
         }
         body
@@ -125,8 +140,15 @@ pub(crate) async fn change_settings(
     {
         return Err(Problem::parameter("seal_idle_seconds", "at most 2^53 - 1"));
     }
+    if request
+        .hold_release_people
+        .is_some_and(|people| !(1..=2).contains(&people))
+    {
+        return Err(Problem::parameter("hold_release_people", "1 or 2"));
+    }
     let settings = Settings {
         seal_idle_seconds: request.seal_idle_seconds,
+        hold_release_people: request.hold_release_people,
     };
     let standing = app.recorder.change_settings(caller, settings).await?;
     let status = if standing.created {

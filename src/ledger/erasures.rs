@@ -25,14 +25,32 @@ impl Erasures {
     ) -> Result<Self, LedgerError> {
         let mut erasures = Self::default();
         for (index, bytes) in store::ledger::erasures(tx, tenant, run).await? {
-            let wrong = || store::contradiction("ledger_entries", "bytes", index);
-            let signed = Signed::parse(&bytes).map_err(|_| wrong())?;
-            let Ok(Some(Predicate::Erasure(erasure))) = signed.predicate() else {
-                return Err(wrong().into());
-            };
-            erasures.add(index, &erasure);
+            erasures.read(index, &bytes)?;
         }
         Ok(erasures)
+    }
+
+    /// Reads those of runs; of runs that have none there is nothing.
+    pub(crate) async fn of_runs(
+        tx: &mut Tx,
+        tenant: &TenantId,
+        runs: &[RunId],
+    ) -> Result<HashMap<RunId, Self>, LedgerError> {
+        let mut erasures: HashMap<RunId, Self> = HashMap::new();
+        for (run, index, bytes) in store::ledger::erasures_of(tx, tenant, runs).await? {
+            erasures.entry(run).or_default().read(index, &bytes)?;
+        }
+        Ok(erasures)
+    }
+
+    fn read(&mut self, index: u64, bytes: &[u8]) -> Result<(), LedgerError> {
+        let wrong = || store::contradiction("ledger_entries", "bytes", index);
+        let signed = Signed::parse(bytes).map_err(|_| wrong())?;
+        let Ok(Some(Predicate::Erasure(erasure))) = signed.predicate() else {
+            return Err(wrong().into());
+        };
+        self.add(index, &erasure);
+        Ok(())
     }
 
     /// Takes the next of them.
@@ -49,6 +67,11 @@ impl Erasures {
     pub(crate) fn covered(&self, tier: u8) -> u64 {
         let of_tier = self.tiers.iter().filter(|one| one.1 == tier);
         of_tier.map(|one| one.2).max().unwrap_or(0)
+    }
+
+    /// Whether something of a tier may be erased already: the tier until then, or single payloads, of whichever tier.
+    pub(crate) fn touches(&self, tier: i16) -> bool {
+        !self.commits.is_empty() || u8::try_from(tier).is_ok_and(|tier| self.covered(tier) > 0)
     }
 
     /// The index of the erasure that covers a payload of the frame at a place.

@@ -16,7 +16,23 @@ pub(crate) use filter::{BadFilter, time};
 pub(crate) use resource::Resource;
 pub(crate) use search::{Page, Rows, Search};
 
+use crate::store::search::condition::Condition;
+use crate::store::search::field::RULE_FIELDS;
+use filter::Fields;
+
+static OF_RULES: Fields = &[("", RULE_FIELDS)];
+
 /// Reads a filter only to know whether it is one.
 pub(crate) fn check(resource: Resource, text: &str) -> Result<(), BadFilter> {
     filter::parse(text, resource.fields()).map(|_| ())
+}
+
+/// Reads a filter of runs.
+pub(crate) fn of_runs(text: &str) -> Result<Condition, BadFilter> {
+    filter::parse(text, Resource::Runs.fields())
+}
+
+/// Reads the filter of a rule of retention.
+pub(crate) fn of_rules(text: &str) -> Result<Condition, BadFilter> {
+    filter::parse(text, OF_RULES)
 }

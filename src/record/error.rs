@@ -11,6 +11,7 @@ use crate::vault::VaultError;
 use onrecord_core::chain::Fault;
 use onrecord_core::digest::Hash;
 use onrecord_core::id::{RunId, TenantId};
+use onrecord_core::timestamp::Timestamp;
 use std::sync::Arc;
 
 /// Why a request was not carried out.
@@ -49,6 +50,18 @@ pub enum RecordError {
         /// Index of the entry.
         index: u64,
     },
+    /// The payload expired.
+    #[error("payload {commit} expired under {policy}{}", expired_where(*.at, *.index))]
+    Expired {
+        /// The commitment.
+        commit: Hash,
+        /// `SCHEDULE@VERSION`.
+        policy: String,
+        /// When it expired, or where it is erased, when that was certified.
+        at: Timestamp,
+        /// Index of the ledger's entry that certifies it; `None` where it is not erased yet.
+        index: Option<u64>,
+    },
     /// The payload was never sent.
     #[error("payload {commit} was kept by its agent, which sent the commitment alone")]
     NotKept {
@@ -62,13 +75,36 @@ pub enum RecordError {
         commit: Hash,
     },
     /// Nothing of it may be erased.
-    #[error("hold {hold} for {matter:?} is in force; nothing under it is erased")]
+    #[error("a hold for {matter:?} is in force; nothing under it is erased")]
     Held {
-        /// Number of the hold.
-        hold: u64,
+        /// Number of the hold; `None` for one that was ordered and is not on the ledger yet.
+        hold: Option<u64>,
         /// What it is for.
         matter: String,
     },
+    /// Something of it has to be kept for longer.
+    #[error("tier {tier} of run {run} is kept until {until} under {schedule}")]
+    Floor {
+        /// The run.
+        run: RunId,
+        /// The tier.
+        tier: i16,
+        /// Until when, in words.
+        until: String,
+        /// `SCHEDULE@VERSION`.
+        schedule: String,
+    },
+    /// A document that is no retention policy.
+    #[error("{detail}")]
+    BadPolicy {
+        /// Where in the document.
+        pointer: String,
+        /// What is wrong there.
+        detail: String,
+    },
+    /// The tenant's retention policy has no such version.
+    #[error("there is no version {0} of the retention policy")]
+    NoPolicy(u64),
     /// No such erasure in the tenant.
     #[error("there is no erasure {0}")]
     NoErasure(RunId),
@@ -81,6 +117,28 @@ pub enum RecordError {
     /// No such hold in the tenant.
     #[error("there is no hold {0}")]
     NoHold(u64),
+    /// A hold ends with the order that wants it.
+    #[error("hold {hold} is wanted by order {order}, and ends with it")]
+    HoldOfOrder {
+        /// Its number.
+        hold: u64,
+        /// The order.
+        order: String,
+    },
+    /// No such order of holds in the tenant.
+    #[error("there is no order of holds {0}")]
+    NoHoldOrder(RunId),
+    /// Nobody asked to release it, or that was answered.
+    #[error("no request to release it waits for anybody")]
+    NoHoldRelease,
+    /// The run has no such flag.
+    #[error("run {run} has no flag {flag:?} of that incident")]
+    NoFlag {
+        /// The run.
+        run: RunId,
+        /// The flag.
+        flag: String,
+    },
     /// Nobody has such a pseudonym.
     #[error("{0} stands for nobody, or for somebody who is forgotten")]
     NoPerson(String),
@@ -285,6 +343,15 @@ pub enum RecordError {
     /// A task of ours ended without an answer.
     #[error("the work was cut off; whether it was done is not known")]
     CutOff,
+}
+
+fn expired_where(at: Timestamp, index: Option<u64>) -> String {
+    match index {
+        Some(index) => {
+            format!(" and was erased at {at}; entry {index} of the ledger is its certificate")
+        }
+        None => format!(" at {at}; it is about to be erased, and has no certificate yet"),
+    }
 }
 
 /// Commits a write. An answer that is lost leaves it open whether it was done; its writer finds out with its key.

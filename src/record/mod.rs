@@ -5,6 +5,7 @@
 
 mod admin;
 pub mod append;
+mod classes;
 mod company;
 mod dry_run;
 mod error;
@@ -40,8 +41,9 @@ pub(crate) use dry_run::{RUNS as DRY_RUNS, Tried, TriedPlace, TryRequest};
 pub use error::RecordError;
 pub(crate) use error::commit;
 pub(crate) use head::sign as sign_head;
-pub(crate) use open::state_of;
+pub(crate) use open::{session_body, state_of};
 pub(crate) use people::PersonRow;
+pub(crate) use place::{STORE_ID, close_turn, place};
 pub(crate) use prepare::offload;
 pub(crate) use rotate::Rotations;
 pub(crate) use signing_keys::{NewAgentKey, SigningKeyRow, SigningKeys};
@@ -84,6 +86,8 @@ pub struct Shared {
     joint: joint::Joint,
     tokens: Tokens,
     agents: Agents,
+    /// Tiers of payloads whose writers name none.
+    classes: classes::Looks,
     run_keys: Mutex<OpenKeys>,
     /// Tenants whose ledgers lack what was published, as this process saw it last.
     rewound: RwLock<BTreeSet<TenantId>>,
@@ -129,6 +133,7 @@ impl Recorder {
             joint: joint::Joint::default(),
             tokens: Tokens::new(store.clone()),
             agents: Agents::new(store.clone()),
+            classes: classes::Looks::default(),
             store,
             vault,
             redaction,

@@ -35,6 +35,16 @@ impl Recorder {
         host: &str,
         name: &str,
     ) -> Result<(TenantId, NewToken), RecordError> {
+        self.create_tenant_at(host, name, None).await
+    }
+
+    /// The same with a ledger that begins at a time of before, for evidence that is made up; `None` is now.
+    pub(crate) async fn create_tenant_at(
+        &self,
+        host: &str,
+        name: &str,
+        at: Option<Timestamp>,
+    ) -> Result<(TenantId, NewToken), RecordError> {
         let malformed = || {
             access::AccessError::Malformed(
                 "the public host cannot stand in a ledger's origin".to_owned(),
@@ -51,6 +61,7 @@ impl Recorder {
         let mut tx = self.store.begin(&tenant).await?;
         store::tenants::insert(&mut tx, &tenant, &origin, name, &seal.keyid).await?;
         let mut locked = store::tenants::lock(&mut tx, &tenant).await?;
+        locked.now = at.unwrap_or(locked.now);
         self.add_key(&mut tx, &mut locked, &seal, Holder::Seal)
             .await?;
         let public = keys.ledger().public();
@@ -112,7 +123,7 @@ impl Recorder {
             fingerprint.clone(),
             None,
             &run_keys,
-            rules.as_deref(),
+            (rules.as_deref(), &*self.classes(&caller.tenant).await?),
         )?;
         let opening = Opening {
             empty: Chain::new(caller.tenant.clone(), run),
@@ -198,7 +209,7 @@ impl Opening {
         let mut chain = self.empty.clone();
         let session_key = || format!("{STORE_ID}/session");
         let draft = Draft {
-            body: SessionBody::read(&self.sent)?.complete(run_no, origin)?,
+            body: session_body(&self.sent, run_no, origin)?,
             key: self.key.clone().unwrap_or_else(session_key),
             ..self.prepared.draft(&self.links)
         };
@@ -229,6 +240,18 @@ fn links_of(request: &FrameRequest) -> Result<Vec<Link>, RecordError> {
             }),
         })
         .collect()
+}
+
+/// The body of a session frame with the store's own members, from what was sent.
+///
+/// # Errors
+/// It is no object, or has members that the store writes itself.
+pub(crate) fn session_body(
+    sent: &[u8],
+    run_no: u64,
+    ledger: &Origin,
+) -> Result<Vec<u8>, RecordError> {
+    SessionBody::read(sent)?.complete(run_no, ledger)
 }
 
 /// The body of a session frame as it was sent.

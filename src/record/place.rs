@@ -90,7 +90,7 @@ pub(crate) fn place(
         .and_then(|link| link.seq);
     Ok(NewFrame {
         seq,
-        kind: draft.kind.as_str(),
+        kind: draft.kind,
         turn: draft.turn,
         key: draft.key.clone(),
         at,

@@ -71,7 +71,7 @@ impl Recorder {
         let mut tenant_keys = self.keys(tenant).await?;
         loop {
             let (keys, wrapped) = make(&tenant_keys)?;
-            if self.store.add_run_keys(tenant, run, &wrapped).await? == Added::Done {
+            if self.store.add_run_keys(tenant, &[(run, &wrapped)]).await? == Added::Done {
                 return Ok(keys);
             }
             // Another process closed the epoch, and the key of its successor was in the folder before.

@@ -16,7 +16,7 @@ use crate::store::runs::{RunRow, SealedRow};
 use crate::store::tenants::LockedTenant;
 use onrecord_core::chain::Chain;
 use onrecord_core::digest::Hash;
-use onrecord_core::frame::{Draft, Kind};
+use onrecord_core::frame::{Actor, Draft, Kind};
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::note::{Note, TlogProof};
 use onrecord_core::statement::{
@@ -196,14 +196,14 @@ pub(super) struct Idle {
 }
 
 /// A run with its last frames in their places.
-pub(super) struct Closed {
-    pub(super) chain: Chain,
-    pub(super) before: (u64, Hash),
-    pub(super) frames: Vec<NewFrame>,
+pub(crate) struct Closed {
+    pub(crate) chain: Chain,
+    pub(crate) before: (u64, Hash),
+    pub(crate) frames: Vec<NewFrame>,
     /// What the frames complete of the run's tree.
-    pub(super) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<Node>,
     /// Not before its last frame.
-    pub(super) at: Timestamp,
+    pub(crate) at: Timestamp,
 }
 
 impl Sealing {
@@ -236,7 +236,11 @@ impl Sealing {
         let mut frames = Vec::new();
         frames.extend(close_turn(&mut chain, at)?);
         if !self.interrupted && !chain.ended() {
-            let end = session_end(&self.caller, keys);
+            // A token that stands for one agent ends the run as it; with any other the store does, and for an agent that
+            // signs its frames.
+            let agent = self.caller.agent().filter(|agent| !keys.must_sign(agent));
+            let server = || Caller::server(self.caller.tenant.clone()).actor();
+            let end = session_end(agent.unwrap_or_else(server));
             frames.push(place(&mut chain, &end, at, None)?);
         }
         Ok(Closed {
@@ -251,7 +255,7 @@ impl Sealing {
 
 impl Closed {
     /// What is signed of it. The time is not before the last entry of the ledger either.
-    pub(super) fn statement(
+    pub(crate) fn statement(
         &self,
         row: &RunRow,
         tenant: &LockedTenant,
@@ -320,13 +324,7 @@ async fn stamp_of(
 }
 
 /// The frame that ends a run, written for whoever seals it.
-fn session_end(caller: &Caller, keys: &AgentKeys) -> Draft {
-    // A token that stands for one agent ends the run as it; with any other the store does, and for an agent that signs
-    // its frames.
-    let actor = match caller.agent() {
-        Some(agent) if !keys.must_sign(&agent) => agent,
-        _ => Caller::server(caller.tenant.clone()).actor(),
-    };
+pub(crate) fn session_end(actor: Actor) -> Draft {
     Draft {
         kind: Kind::SessionEnd,
         key: format!("{STORE_ID}/session_end"),

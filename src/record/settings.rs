@@ -1,7 +1,7 @@
 //! What a tenant chooses for itself. Each choice is a `policy` entry in its ledger.
 
 use super::{RecordError, Recorder, commit};
-use crate::access::Caller;
+use crate::access::{Caller, Role};
 use crate::ledger;
 use crate::ledger::people::stand_in;
 use crate::store::settings::SettingsRow;
@@ -24,9 +24,17 @@ pub struct Settings {
     /// Seconds after which a run that nobody writes to is sealed as interrupted; 0 for never. `None`: what the server has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seal_idle_seconds: Option<u64>,
+    /// How many people it takes to release a hold, 1 or 2. `None`: one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold_release_people: Option<u64>,
 }
 
 impl Settings {
+    /// How many people it takes to release a hold.
+    pub(crate) fn release_people(&self) -> u64 {
+        self.hold_release_people.unwrap_or(1)
+    }
+
     /// After how many seconds an idle run is sealed, with what holds where the tenant chose nothing; `None` for never.
     pub(super) fn seal_idle(&self, standard: Option<u64>) -> Option<u64> {
         match self.seal_idle_seconds {
@@ -68,10 +76,7 @@ impl StandingSettings {
 }
 
 /// A tenant's settings, as a transaction sees them.
-pub(in crate::record) async fn settings(
-    tx: &mut Tx,
-    tenant: &TenantId,
-) -> Result<Settings, RecordError> {
+pub(crate) async fn settings(tx: &mut Tx, tenant: &TenantId) -> Result<Settings, RecordError> {
     let row = store::settings::last(tx, tenant).await?;
     Ok(StandingSettings::of(row, false)?.settings)
 }
@@ -106,6 +111,11 @@ impl Recorder {
             let last = store::settings::last(&mut tx, &caller.tenant).await?;
             if last.as_ref().is_some_and(|last| last.document == document) {
                 return StandingSettings::of(last, false);
+            }
+            let before = StandingSettings::of(last.clone(), false)?.settings;
+            if settings.release_people() < before.release_people() {
+                // Else whoever may release holds could do so alone.
+                caller.needs(&[Role::Admin])?;
             }
             let by = stand_in(&mut tx, &caller.tenant, &caller.reader()).await?;
             let policy = Policy {

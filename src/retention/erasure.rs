@@ -1,6 +1,6 @@
 //! Erasures: asked for, looked at, and listed. What they do is in `work`.
 
-use super::hold;
+use super::decide;
 use crate::access::Caller;
 use crate::ledger::people::stand_in;
 use crate::record::{RecordError, Recorder, commit};
@@ -11,6 +11,7 @@ use onrecord_core::digest::Hash;
 use onrecord_core::frame::Actor;
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::timestamp::Timestamp;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Payloads that one request may name.
@@ -63,7 +64,7 @@ pub struct ErasureRequest {
 pub struct Erasure {
     /// Its id.
     pub id: RunId,
-    /// `payloads`, `subject`, `tier` or `tenant`.
+    /// `payloads`, `subject`, `tier`, `tenant` or `expiry`.
     pub scope: &'static str,
     /// The run, where it is of one.
     pub run: Option<RunId>,
@@ -102,6 +103,7 @@ impl From<ErasureRow> for Erasure {
             Scope::Tier(run, tier) => ("tier", Some(run), u8::try_from(tier).ok()),
             Scope::Subject(_) => ("subject", None, None),
             Scope::Tenant => ("tenant", None, None),
+            Scope::Expiry => ("expiry", None, None),
         };
         Self {
             id: row.id,
@@ -202,7 +204,7 @@ impl Recorder {
         }
         let run = match &scope {
             Scope::Payloads(run, _) | Scope::Tier(run, _) => Some(run),
-            Scope::Subject(_) | Scope::Tenant => None,
+            Scope::Subject(_) | Scope::Tenant | Scope::Expiry => None,
         };
         if let Some(run) = run
             && store::runs::sizes(&mut tx, std::slice::from_ref(run))
@@ -211,27 +213,30 @@ impl Recorder {
         {
             return Err(RecordError::NoRun(run.clone()));
         }
-        if let Scope::Payloads(run, commits) = &scope {
-            for commit in commits {
-                if store::payloads::one(&mut tx, run, commit).await?.is_none()
-                    && store::frames::committing(&mut tx, run, commit)
+        let mut parts = BTreeSet::new();
+        match &scope {
+            Scope::Payloads(run, commits) => {
+                for commit in commits {
+                    if let Some(payload) = store::payloads::one(&mut tx, run, commit).await? {
+                        parts.insert((run.clone(), payload.key.tier));
+                    } else if store::frames::committing(&mut tx, run, commit)
                         .await?
                         .is_none()
-                {
-                    let (run, commit) = (run.clone(), *commit);
-                    return Err(RecordError::NoPayload { run, commit });
+                    {
+                        let (run, commit) = (run.clone(), *commit);
+                        return Err(RecordError::NoPayload { run, commit });
+                    }
                 }
             }
+            Scope::Tier(run, tier) => {
+                parts.insert((run.clone(), *tier));
+            }
+            Scope::Subject(_) | Scope::Tenant | Scope::Expiry => {}
         }
-        if let Some(hold) = hold::in_force(&mut tx, &caller.tenant, run)
-            .await?
-            .into_iter()
-            .next()
-        {
-            return Err(RecordError::Held {
-                hold: hold.index,
-                matter: hold.matter,
-            });
+        decide::may_begin(&mut tx, &caller.tenant).await?;
+        let parts = Vec::from_iter(parts);
+        for verdict in decide::may_erase(&mut tx, &caller.tenant, &parts).await? {
+            verdict.permit()?;
         }
         let by = stand_in(&mut tx, &caller.tenant, &caller.reader()).await?;
         let millis = u64::try_from(tenant.now.micros() / 1_000).unwrap_or(0);

@@ -1,106 +1,52 @@
 //! Holds: nothing of a run, or of a tenant, may be erased while one is in force.
 //!
-//! What is in force follows from the ledger's statements alone; no table says it beside them.
+//! The ledger says what was set and released, and the table of holds follows from it: both are written in one transaction,
+//! under the tenant's lock. Decisions are made by the table, and an audit compares the two.
+
+pub(crate) use crate::store::holds::{HoldFilter, HoldRow};
 
 use crate::access::Caller;
 use crate::ledger;
 use crate::ledger::people::stand_in;
 use crate::record::{RecordError, Recorder, commit};
-use crate::store::{self, Tx};
-use onrecord_core::frame::Actor;
-use onrecord_core::id::{RunId, TenantId};
-use onrecord_core::statement::{self, HoldAction, Predicate, Signed};
-use onrecord_core::timestamp::Timestamp;
-
-/// A hold.
-#[derive(Clone, Debug)]
-pub struct Hold {
-    /// The ledger's index of the statement that set it, by which it is named.
-    pub index: u64,
-    /// The run; absent for the whole tenant.
-    pub run: Option<RunId>,
-    /// What it is for.
-    pub matter: String,
-    /// Who set it.
-    pub by: Actor,
-    /// When.
-    pub at: Timestamp,
-    /// When it was released, by whom, and the index of that statement.
-    pub released: Option<(Timestamp, Actor, u64)>,
-}
-
-/// The holds of a run and of its tenant that are in force: while there is one, nothing of the run may be erased.
-/// Without a run, those of the whole tenant.
-pub(crate) async fn in_force(
-    tx: &mut Tx,
-    tenant: &TenantId,
-    run: Option<&RunId>,
-) -> Result<Vec<Hold>, RecordError> {
-    let mut holds = all(tx, tenant).await?;
-    holds
-        .retain(|hold| hold.released.is_none() && (hold.run.is_none() || hold.run.as_ref() == run));
-    Ok(holds)
-}
-
-/// All holds of a tenant, in the order in which they were set. A hold is in force from its `set` to the `released` of the same
-/// matter and subject (spec: `docs/spec/statements.md`).
-async fn all(tx: &mut Tx, tenant: &TenantId) -> Result<Vec<Hold>, RecordError> {
-    let mut holds: Vec<Hold> = Vec::new();
-    for (index, bytes) in store::ledger::holds(tx, tenant).await? {
-        let wrong = || store::contradiction("ledger_entries", "bytes", index);
-        let signed = Signed::parse(&bytes).map_err(|_| wrong())?;
-        let Ok(Some(Predicate::Hold(said))) = signed.predicate() else {
-            return Err(wrong().into());
-        };
-        match said.action {
-            HoldAction::Set => holds.push(Hold {
-                index,
-                run: said.run,
-                matter: said.matter,
-                by: said.by,
-                at: said.at,
-                released: None,
-            }),
-            HoldAction::Released => {
-                let same = |hold: &&mut Hold| {
-                    hold.released.is_none() && hold.run == said.run && hold.matter == said.matter
-                };
-                for hold in holds.iter_mut().filter(same) {
-                    hold.released = Some((said.at, said.by.clone(), index));
-                }
-            }
-        }
-    }
-    Ok(holds)
-}
+use crate::store;
+use onrecord_core::id::RunId;
+use onrecord_core::statement::{self, HoldAction, Predicate};
 
 impl Recorder {
-    /// Sets a hold over a run, or over the whole tenant, for a matter. One that is in force already is answered, and false.
-    pub async fn set_hold(
+    /// Sets a hold over a run, or over the whole tenant, for a matter. One that is in force already is answered, and false;
+    /// where an order had set it, it stays from then on when the order ends.
+    pub(crate) async fn set_hold(
         &self,
         caller: Caller,
         run: Option<RunId>,
         matter: String,
-    ) -> Result<(Hold, bool), RecordError> {
+        reason: Option<String>,
+    ) -> Result<(HoldRow, bool), RecordError> {
         self.refuse_secret("/matter", &matter)?;
+        self.refuse_secret("/reason", reason.as_deref().unwrap_or_default())?;
         let recorder = self.clone();
         self.detached(async move {
             let keys = recorder.keys(&caller.tenant).await?;
             let mut tx = recorder.store.begin(&caller.tenant).await?;
             let mut tenant = store::tenants::lock(&mut tx, &caller.tenant).await?;
-            if let Some(run) = &run
-                && store::runs::sizes(&mut tx, std::slice::from_ref(run))
-                    .await?
-                    .is_empty()
-            {
-                return Err(RecordError::NoRun(run.clone()));
-            }
-            let holds = in_force(&mut tx, &caller.tenant, run.as_ref()).await?;
-            let mut same = holds
-                .into_iter()
-                .filter(|hold| hold.run == run && hold.matter == matter);
-            if let Some(hold) = same.next() {
-                return Ok((hold, false));
+            let known = match &run {
+                Some(run) => {
+                    let runs = std::slice::from_ref(run);
+                    if store::runs::sizes(&mut tx, runs).await?.is_empty() {
+                        return Err(RecordError::NoRun(run.clone()));
+                    }
+                    let of_runs = store::holds::of_runs(&mut tx, &caller.tenant, &matter, runs);
+                    of_runs.await?.remove(run)
+                }
+                None => store::holds::of_tenant(&mut tx, &caller.tenant, &matter).await?,
+            };
+            if let Some(known) = known {
+                if !known.alone {
+                    store::holds::ask_alone(&mut tx, &caller.tenant, known.index).await?;
+                    commit(tx).await?;
+                }
+                return Ok((known, false));
             }
             let by = stand_in(&mut tx, &caller.tenant, &caller.reader()).await?;
             let said = statement::Hold {
@@ -108,79 +54,56 @@ impl Recorder {
                 at: ledger::next_time(&tenant)?,
                 by,
                 matter,
+                reason,
                 run,
+                with: None,
             };
             let predicate = Predicate::Hold(said.clone());
-            let entry = ledger::enter(
-                &mut tx,
-                &mut tenant,
-                (&recorder.vault, &keys),
-                &predicate,
-                None,
-            )
-            .await?;
+            let vault = (&*recorder.vault, &*keys);
+            let entry = ledger::enter(&mut tx, &mut tenant, vault, &predicate, None).await?;
+            let hold = HoldRow {
+                alone: true,
+                ..set(entry.index, said, None)
+            };
+            let rows = std::slice::from_ref(&hold);
+            store::holds::insert(&mut tx, &caller.tenant, rows).await?;
             // A crash before this line leaves no hold; after it one that every erasure finds.
             commit(tx).await?;
-            let hold = Hold {
-                index: entry.index,
-                run: said.run,
-                matter: said.matter,
-                by: said.by,
-                at: said.at,
-                released: None,
-            };
             Ok((hold, true))
         })
         .await
     }
 
-    /// Releases a hold. One that is released already is answered as it is.
-    pub async fn release_hold(&self, caller: Caller, index: u64) -> Result<Hold, RecordError> {
-        let recorder = self.clone();
-        self.detached(async move {
-            let keys = recorder.keys(&caller.tenant).await?;
-            let mut tx = recorder.store.begin(&caller.tenant).await?;
-            let mut tenant = store::tenants::lock(&mut tx, &caller.tenant).await?;
-            let holds = all(&mut tx, &caller.tenant).await?;
-            let found = holds.into_iter().find(|hold| hold.index == index);
-            let mut hold = found.ok_or(RecordError::NoHold(index))?;
-            if hold.released.is_some() {
-                return Ok(hold);
-            }
-            let by = stand_in(&mut tx, &caller.tenant, &caller.reader()).await?;
-            let said = statement::Hold {
-                action: HoldAction::Released,
-                at: ledger::next_time(&tenant)?,
-                by,
-                matter: hold.matter.clone(),
-                run: hold.run.clone(),
-            };
-            let predicate = Predicate::Hold(said.clone());
-            let entry = ledger::enter(
-                &mut tx,
-                &mut tenant,
-                (&recorder.vault, &keys),
-                &predicate,
-                None,
-            )
-            .await?;
-            commit(tx).await?;
-            hold.released = Some((said.at, said.by, entry.index));
-            Ok(hold)
-        })
-        .await
-    }
-
-    /// The holds of the caller's tenant in the order in which they were set: all that ever were, or those in force.
-    pub async fn holds(&self, caller: Caller, ever: bool) -> Result<Vec<Hold>, RecordError> {
+    /// Holds of the caller's tenant in the order in which they were set.
+    pub(crate) async fn holds(
+        &self,
+        caller: Caller,
+        filter: HoldFilter,
+        limit: u32,
+    ) -> Result<Vec<HoldRow>, RecordError> {
         let recorder = self.clone();
         self.detached(async move {
             let mut tx = recorder.store.snapshot(&caller.tenant).await?;
-            let mut holds = all(&mut tx, &caller.tenant).await?;
+            let holds = store::holds::list(&mut tx, &caller.tenant, &filter, limit).await?;
             commit(tx).await?;
-            holds.retain(|hold| ever || hold.released.is_none());
             Ok(holds)
         })
         .await
+    }
+}
+
+/// The row of a hold that a statement set.
+pub(super) fn set(index: u64, said: statement::Hold, order: Option<RunId>) -> HoldRow {
+    HoldRow {
+        index,
+        run: said.run,
+        matter: said.matter,
+        reason: said.reason,
+        by: said.by,
+        at: said.at,
+        order,
+        alone: false,
+        requested: None,
+        released: None,
     }
 }

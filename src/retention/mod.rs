@@ -1,9 +1,21 @@
 //! Retention: what has to stay, and what may go.
 //!
-//! Everything that erases asks `hold::in_force` in the transaction in which it certifies what it erases, under the tenant's
-//! lock, and only `work` erases.
+//! Everything that erases asks `decide` in the transaction in which it certifies what it erases, under the tenant's lock, and
+//! only `work` erases.
 
 pub mod certificate;
+pub(crate) mod decide;
+pub mod dry_run;
 pub mod erasure;
-pub mod hold;
+mod expire;
+pub(crate) mod expired;
+pub(crate) mod flag;
+pub(crate) mod hold;
+pub(crate) mod order;
+pub mod policies;
+pub mod policy;
+pub mod presets;
+pub(crate) mod release;
+pub mod sweep;
+pub(crate) mod term;
 mod work;

@@ -11,8 +11,8 @@
 //! Each is done again after a crash, and does nothing where it was done. When every epoch is destroyed that had wrapped the
 //! removed keys, no copy of the database opens any of it: the erasure is final.
 
+use super::decide::Known;
 use super::erasure::Finality;
-use super::hold;
 use crate::access::Caller;
 use crate::ledger::{self, Erasures};
 use crate::record::{RecordError, Recorder, commit, state_of};
@@ -20,6 +20,7 @@ use crate::rotation;
 use crate::store;
 use crate::store::erasing::SurvivingKey;
 use crate::store::erasures::{ErasureRow, PartRow, Scope};
+use crate::store::permit::Certified;
 use crate::vault::TIERS;
 use onrecord_core::digest::Hash;
 use onrecord_core::id::{RunId, TenantId};
@@ -32,7 +33,22 @@ const ROWS: u32 = 500;
 /// Parts that are read at once.
 const PARTS: u32 = 100;
 /// How an erasure says that it is done.
-const METHOD: &str = "crypto-shredding";
+pub(super) const METHOD: &str = "crypto-shredding";
+
+/// What became of a part that was to be certified.
+enum Certifying {
+    /// All of it is.
+    Done(Certified),
+    /// Something is left.
+    More,
+    /// It expired when it was found, and does not any more.
+    NotDue,
+}
+
+/// Whether an erasure is of whole tiers.
+fn is_whole(scope: &Scope) -> bool {
+    matches!(scope, Scope::Tier(..) | Scope::Tenant | Scope::Expiry)
+}
 
 impl Recorder {
     /// Goes on with every erasure of every tenant that is not final. What hinders one does not hinder the others.
@@ -125,7 +141,7 @@ impl Recorder {
     }
 
     /// Whether long work may go on: a server that stops leaves the rest to the next one.
-    fn go_on(&self) -> Result<(), RecordError> {
+    pub(super) fn go_on(&self) -> Result<(), RecordError> {
         if self.is_stopping() {
             return Err(RecordError::Stopping);
         }
@@ -145,8 +161,9 @@ impl Recorder {
             for part in &parts {
                 self.go_on()?;
                 match self.erase_part(tenant, erasure, part).await {
-                    // It waits for the release; everything else goes on.
+                    // It waits for the release, or for the end of the floor; everything else goes on.
                     Err(RecordError::Held { matter, .. }) => held = Some(matter),
+                    Err(floor @ RecordError::Floor { .. }) => held = Some(floor.to_string()),
                     done => done?,
                 }
             }
@@ -156,15 +173,19 @@ impl Recorder {
         commit(tx).await
     }
 
-    async fn erase_part(
+    /// Carries out one part of an erasure.
+    ///
+    /// # Errors
+    /// [`RecordError::Held`] and [`RecordError::Floor`]: it has to wait.
+    pub(super) async fn erase_part(
         &self,
         tenant: &TenantId,
         erasure: &ErasureRow,
         part: &PartRow,
     ) -> Result<(), RecordError> {
-        let all = matches!(erasure.scope, Scope::Tier(..) | Scope::Tenant);
+        let all = is_whole(&erasure.scope);
         let version = match part.key_version {
-            Some(version) if part.certified => version,
+            Some(version) if part.certified().is_some() => version,
             // Whoever renewed the key meanwhile wrapped with it what this is about.
             Some(version)
                 if self
@@ -177,16 +198,23 @@ impl Recorder {
             }
             _ => self.renew(tenant, erasure, part).await?,
         };
-        if !part.certified {
-            while !self.certify(tenant, erasure, part, version).await? {}
-        }
+        let certified = match part.certified() {
+            Some(certified) => certified,
+            None => loop {
+                match self.certify(tenant, erasure, part, version).await? {
+                    Certifying::Done(certified) => break certified,
+                    Certifying::More => {}
+                    Certifying::NotDue => return Ok(()),
+                }
+            },
+        };
         if !part.keys_destroyed {
             if !all {
                 self.rewrap(tenant, &part.run, part.tier, version).await?;
             }
             let epoch = self
                 .store
-                .remove_run_keys(tenant, &part.run, part.tier, version)
+                .remove_run_keys(tenant, &certified, version)
                 .await?;
             self.forget_run_keys(tenant, &part.run);
             let mut tx = self.store.begin(tenant).await?;
@@ -198,9 +226,21 @@ impl Recorder {
             self.go_on()?;
             let mut tx = self.store.begin_erasing(tenant).await?;
             let page = (last, ROWS);
-            last = store::erasing::remove(&mut tx, part, version, all, page).await?;
+            let rows = store::erasing::removable(&mut tx, &certified, version, all, page).await?;
+            last = rows.last().map(|(commit, _)| *commit);
             if last.is_none() {
                 store::erasures::removed(&mut tx, &erasure.id, part).await?;
+            } else {
+                let erasures = Erasures::of(&mut tx, tenant, &part.run).await?;
+                let tier = u8::try_from(part.tier).unwrap_or(u8::MAX);
+                let mut gone = Vec::with_capacity(rows.len());
+                for (commit, seq) in rows {
+                    let index = erasures.covering(seq, tier, &commit).ok_or_else(|| {
+                        store::contradiction("payloads", "key_version", commit.hex())
+                    })?;
+                    gone.push((commit, index));
+                }
+                store::erasing::remove(&mut tx, &certified, &gone).await?;
             }
             commit(tx).await?;
             if last.is_none() {
@@ -224,41 +264,41 @@ impl Recorder {
         Ok(version)
     }
 
-    /// Certifies as much of a part as an entry of the ledger lists; true where nothing is left.
+    /// Certifies as much of a part as an entry of the ledger lists.
     async fn certify(
         &self,
         tenant: &TenantId,
         erasure: &ErasureRow,
         part: &PartRow,
         version: i16,
-    ) -> Result<bool, RecordError> {
+    ) -> Result<Certifying, RecordError> {
         let keys = self.keys(tenant).await?;
         let mut tx = self.store.begin_erasing(tenant).await?;
         // First the tenant, then the run, as everybody who needs both does.
         let mut locked = store::tenants::lock(&mut tx, tenant).await?;
         let row = store::runs::lock(&mut tx, &part.run).await?;
         let (row, _) = row.ok_or_else(|| RecordError::NoRun(part.run.clone()))?;
-        if let Some(hold) = hold::in_force(&mut tx, tenant, Some(&part.run))
-            .await?
-            .into_iter()
-            .next()
-        {
-            return Err(RecordError::Held {
-                hold: hold.index,
-                matter: hold.matter,
-            });
+        let known = Known::of(&mut tx, tenant, std::slice::from_ref(&part.run)).await?;
+        if erasure.scope == Scope::Expiry && !known.is_due(&part.run, part.tier) {
+            // Since it was found due something changed: a flag, the policy. The new key of the tier wraps nothing, and the old
+            // one goes on.
+            let part = (&part.run, part.tier);
+            store::expiring::drop_part(&mut tx, &erasure.id, part).await?;
+            commit(tx).await?;
+            return Ok(Certifying::NotDue);
         }
+        let permit = known.verdict(&part.run, part.tier).permit()?;
         // Each payload stands in one certificate, also where an earlier one of the tier is not carried out yet.
         let erasures = Erasures::of(&mut tx, tenant, &part.run).await?;
         let from = erasures.covered(u8::try_from(part.tier).unwrap_or(u8::MAX));
-        let all = matches!(erasure.scope, Scope::Tier(..) | Scope::Tenant);
+        let all = is_whole(&erasure.scope);
         let (commits, count): (Vec<Hash>, u64) = if all {
             let count = store::erasing::of_tier(&mut tx, part, from).await?;
             (Vec::new(), count)
         } else {
             let page = (from, LISTED);
             let commits = store::erasing::targets(&mut tx, &erasure.scope, part, page).await?;
-            store::erasing::destroy_keys_of(&mut tx, &part.run, &commits).await?;
+            store::erasing::destroy_keys_of(&mut tx, &permit, &commits).await?;
             let count = commits.len() as u64;
             (commits, count)
         };
@@ -282,12 +322,13 @@ impl Recorder {
             index = Some(entry.index);
         }
         let done = all || count < u64::from(LISTED);
-        store::erasures::certified(&mut tx, &erasure.id, part, (index, count), done).await?;
+        let certified =
+            store::erasures::certified(&mut tx, &erasure.id, &permit, (index, count), done).await?;
         // A crash before this line leaves everything as it was; after it what the entry names is erased, and what is left
         // of it is removed when the work goes on.
         commit(tx).await?;
         self.forget_run_keys(tenant, &part.run);
-        Ok(done)
+        Ok(certified.map_or(Certifying::More, Certifying::Done))
     }
 
     /// Wraps the keys of payloads that survive with the tier's new key.
@@ -357,7 +398,7 @@ impl Recorder {
                 count += recorder.rewrap(tenant, &run, tier, version).await?;
                 recorder
                     .store
-                    .remove_run_keys(tenant, &run, tier, version)
+                    .remove_outlived_run_keys(tenant, &run, tier, version)
                     .await?;
             }
             recorder.forget_run_keys(tenant, &run);

@@ -4,7 +4,7 @@
 //! get all of theirs. The statement is its own transaction, so that a batch takes one round trip; or it is part of
 //! one, where a run is opened or sealed.
 
-use super::facts::{field_no, verdict_no};
+use super::facts::{field_no, kind_no, verdict_no};
 use super::frames::NewFrame;
 use super::id::Uuid;
 use super::payloads::NewPayload;
@@ -211,10 +211,10 @@ with v as (
     and clock_timestamp() between $10 - interval '2 s' and $10 + interval '2 s'
   returning runs.run
 ), added as (
-  insert into frames (seq, at, answers, turn, kind, run, tenant, key, request_mac, bytes, name, verdict)
-  select f.seq, f.at, f.answers, f.turn, f.kind::frame_kind, f.run, f.tenant, f.key, f.mac, f.bytes, f.name, f.verdict
-  from unnest($11::bigint[], $12::timestamptz[], $13::bigint[], $14::int[], $15::text[], $16::uuid[], $17::text[], $18::text[], $19::bytea[], $20::bytea[], $21::text[], $22::smallint[])
-    as f (seq, at, answers, turn, kind, run, tenant, key, mac, bytes, name, verdict)
+  insert into frames (seq, at, answers, turn, kind_no, run, tenant, key, request_mac, bytes, name, verdict)
+  select f.seq, f.at, f.answers, f.turn, f.kind_no, f.run, f.tenant, f.key, f.mac, f.bytes, f.name, f.verdict
+  from unnest($11::bigint[], $12::timestamptz[], $13::bigint[], $14::int[], $15::smallint[], $16::uuid[], $17::text[], $18::text[], $19::bytea[], $20::bytea[], $21::text[], $22::smallint[])
+    as f (seq, at, answers, turn, kind_no, run, tenant, key, mac, bytes, name, verdict)
   where coalesce(f.run in (select run from moved), false)
 )", $kept, $derived, "
 select clock_timestamp() as now, array(select run from moved) as moved, array(select run from known) as known")
@@ -267,8 +267,8 @@ with moved as (
     and clock_timestamp() between $10 - interval '2 s' and $10 + interval '2 s'
   returning run
 ), added as (
-  insert into frames (seq, at, answers, turn, kind, run, tenant, key, request_mac, bytes, name, verdict)
-  select $2, $5, $11, $12, $13::frame_kind, run, $14, $15, $16, $17, $18, $19 from moved
+  insert into frames (seq, at, answers, turn, kind_no, run, tenant, key, request_mac, bytes, name, verdict)
+  select $2, $5, $11, $12, $13, run, $14, $15, $16, $17, $18, $19 from moved
 )
 select clock_timestamp() as now, array(select run from moved) as moved, '{}'::uuid[] as known";
 
@@ -343,7 +343,7 @@ pub(crate) async fn write(
         .bind(column!(frames(), (.., frame) => Time(frame.at)))
         .bind(column!(frames(), (.., frame) => frame.answers.map(signed)))
         .bind(column!(frames(), (.., frame) => frame.turn.map(turn)))
-        .bind(column!(frames(), (.., frame) => frame.kind))
+        .bind(column!(frames(), (.., frame) => kind_no(frame.kind)))
         .bind(column!(frames(), (_, run, _) => run))
         .bind(column!(frames(), (chain, ..) => chain.tenant().as_str()))
         .bind(column!(frames(), (.., frame) => frame.key.as_str()))
@@ -407,7 +407,7 @@ async fn write_one(
         .bind(Time(now))
         .bind(frame.answers.map(signed))
         .bind(frame.turn.map(turn))
-        .bind(frame.kind)
+        .bind(kind_no(frame.kind))
         .bind(chain.tenant().as_str())
         .bind(frame.key.as_str())
         .bind(frame.request_mac.as_ref().map(|mac| &mac[..]))

@@ -3,6 +3,7 @@
 
 use super::copy::{Copy, Fields, Micros, broken_off};
 use super::id::Uuid;
+use super::time::Time;
 use super::{StoreError, connect, signed};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -40,6 +41,27 @@ pub(crate) struct EntryRow {
     pub(crate) at: i64,
     pub(crate) leaf: Bytes,
     pub(crate) bytes: Bytes,
+}
+
+/// What statements of two kinds begin and end: a hold, or a flag of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MarkRow {
+    /// Index of the statement that it began with.
+    pub(crate) index: i64,
+    pub(crate) run: Option<RunId>,
+    /// The matter, or the flag.
+    pub(crate) what: String,
+    pub(crate) incident: Option<String>,
+    pub(crate) reason: Option<String>,
+    /// Microseconds since 1970.
+    pub(crate) at: Option<i64>,
+    /// Type and id of an actor.
+    pub(crate) by: Option<(String, String)>,
+    /// Index of the statement that it ended with.
+    pub(crate) end_index: Option<i64>,
+    pub(crate) end_at: Option<i64>,
+    pub(crate) end_by: Option<(String, String)>,
+    pub(crate) end_with: Option<(String, String)>,
 }
 
 /// A node of a ledger's tree.
@@ -93,7 +115,7 @@ pub(crate) struct FrameRow<'a> {
     pub(crate) at: i64,
     pub(crate) answers: Option<i64>,
     pub(crate) turn: Option<i32>,
-    pub(crate) kind: &'a str,
+    pub(crate) kind_no: i16,
     pub(crate) key: &'a str,
     pub(crate) bytes: &'a [u8],
 }
@@ -112,7 +134,7 @@ pub(crate) struct PayloadRow {
     pub(crate) length: i32,
 }
 
-/// A version of a document that a tenant signed: its rules of redaction, or its settings.
+/// A version of a document that a tenant signed: its rules of redaction, its settings, or its retention policy.
 pub(crate) struct DocumentRow {
     pub(crate) version: i64,
     pub(crate) index: i64,
@@ -261,6 +283,74 @@ impl Reader {
             "select * from settings where tenant = current_setting('onrecord.tenant') order by version",
         )
         .await
+    }
+
+    /// All versions of the tenant's retention policy.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn retention_policies(&mut self) -> Result<Vec<DocumentRow>, StoreError> {
+        self.documents(
+            "select * from retention_policies where tenant = current_setting('onrecord.tenant') order by version",
+        )
+        .await
+    }
+
+    /// Holds as the table has them.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn holds(&mut self) -> Result<Vec<MarkRow>, StoreError> {
+        self.marks(
+            "select ledger_index as set_index, run, matter as what, null as incident, reason, set_at, by_type, by_id,
+               released_index as end_index, released_at as end_at, released_by_type as end_by_type, released_by_id as end_by_id,
+               released_with_type as end_with_type, released_with_id as end_with_id
+             from holds where tenant = current_setting('onrecord.tenant') order by ledger_index",
+        )
+        .await
+    }
+
+    /// Flags of runs as the table has them.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn flags(&mut self) -> Result<Vec<MarkRow>, StoreError> {
+        self.marks(
+            "select set_index, run, flag as what, incident, reason, at as set_at, by_type, by_id, cleared_index as end_index,
+               cleared_at as end_at, cleared_by_type as end_by_type, cleared_by_id as end_by_id,
+               null as end_with_type, null as end_with_id
+             from run_flags where tenant = current_setting('onrecord.tenant') order by set_index",
+        )
+        .await
+    }
+
+    async fn marks(&mut self, sql: &'static str) -> Result<Vec<MarkRow>, StoreError> {
+        let rows = sqlx::query(sql).fetch_all(&mut self.connection).await?;
+        let read = |row: &PgRow| {
+            let actor = |kind: &str, id: &str| {
+                let (kind, id): (Option<String>, Option<String>) =
+                    (row.try_get(kind)?, row.try_get(id)?);
+                Ok::<_, StoreError>(kind.zip(id))
+            };
+            let micros = |column: &str| {
+                let time: Option<Time> = row.try_get(column)?;
+                Ok::<_, StoreError>(time.map(|time| time.0.micros()))
+            };
+            Ok(MarkRow {
+                index: row.try_get("set_index")?,
+                run: row.try_get::<Option<Uuid>, _>("run")?.map(RunId::from),
+                what: row.try_get("what")?,
+                incident: row.try_get("incident")?,
+                reason: row.try_get("reason")?,
+                at: micros("set_at")?,
+                by: actor("by_type", "by_id")?,
+                end_index: row.try_get("end_index")?,
+                end_at: micros("end_at")?,
+                end_by: actor("end_by_type", "end_by_id")?,
+                end_with: actor("end_with_type", "end_with_id")?,
+            })
+        };
+        rows.iter().map(read).collect()
     }
 
     async fn documents(&mut self, sql: &'static str) -> Result<Vec<DocumentRow>, StoreError> {
@@ -435,7 +525,7 @@ impl Reader {
             format!(" and seq >= {from}")
         };
         let sql = format!(
-            "copy (select seq, at, answers, turn, kind, key, bytes from frames where run = '{:032x}'{below} and seq < {to} order by seq) to stdout (format binary)",
+            "copy (select seq, at, answers, turn, kind_no, key, bytes from frames where run = '{:032x}'{below} and seq < {to} order by seq) to stdout (format binary)",
             run.to_bits()
         );
         let mut rows = Copy::begin(&mut self.connection, &sql).await?;
@@ -595,7 +685,10 @@ impl<'a> FrameRow<'a> {
             at: fields.micros()?,
             answers: fields.long()?,
             turn: fields.array()?.map(i32::from_be_bytes),
-            kind: fields.text()?,
+            kind_no: fields
+                .array()?
+                .map(i16::from_be_bytes)
+                .ok_or_else(broken_off)?,
             key: fields.text()?,
             bytes: fields.bytes()?,
         })

@@ -8,7 +8,7 @@ use sqlx::migrate::Migrator;
 use sqlx::{Connection as _, PgConnection};
 
 /// Tables of evidence with triggers that refuse a change to their owner too.
-const GUARDED: [&str; 14] = [
+const GUARDED: [&str; 16] = [
     "frames",
     "ledger_entries",
     "ledger_nodes",
@@ -17,6 +17,8 @@ const GUARDED: [&str; 14] = [
     "run_facts",
     "run_nodes",
     "settings",
+    "retention_policies",
+    "erased_payloads",
     "cosignatures",
     "cosigned_checkpoints",
     "cosigned_proofs",
@@ -26,6 +28,18 @@ const GUARDED: [&str; 14] = [
 ];
 /// Other tables that the server may add to and no more: their rows go when they are erased, by a role of its own.
 const ERASABLE: [&str; 2] = ["payloads", "queries"];
+/// Other tables that nobody may see but of one tenant.
+const OF_ONE_TENANT: [&str; 9] = [
+    "runs",
+    "run_heads",
+    "people",
+    "holds",
+    "hold_orders",
+    "hold_order_runs",
+    "hold_releases",
+    "run_flags",
+    "saved_queries",
+];
 /// Tables that a process reads of all tenants at once.
 const OF_ALL_TENANTS: [&str; 2] = ["rewinds", "accepted_rewinds"];
 
@@ -204,11 +218,7 @@ async fn unprotected_tables(
 ) -> Result<Vec<String>, StoreError> {
     let mut append_only = GUARDED.to_vec();
     append_only.extend(ERASABLE);
-    let mut of_one_tenant = [
-        &append_only[..],
-        &["runs", "run_heads", "people", "saved_queries"],
-    ]
-    .concat();
+    let mut of_one_tenant = [&append_only[..], &OF_ONE_TENANT].concat();
     of_one_tenant.retain(|name| !OF_ALL_TENANTS.contains(name));
     let mut found: Vec<String> = sqlx::query_scalar(
         "select 'table ' || name || ' has no row security' from unnest($1::text[]) as name

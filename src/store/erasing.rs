@@ -2,6 +2,7 @@
 
 use super::erasures::{PartRow, Scope};
 use super::id::Uuid;
+use super::permit::{Certified, Permit};
 use super::{Store, StoreError, Tx, hash, signed, unsigned};
 use onrecord_core::digest::Hash;
 use onrecord_core::id::{RunId, TenantId};
@@ -65,7 +66,7 @@ pub(crate) async fn targets(
             (Some(commits), None)
         }
         Scope::Subject(subject) => (None, Some(&subject[..])),
-        Scope::Tier(..) | Scope::Tenant => (None, None),
+        Scope::Tier(..) | Scope::Tenant | Scope::Expiry => (None, None),
     };
     let found: Vec<Vec<u8>> = sqlx::query_scalar(
         "select commit from payloads where run = $1 and tier = $2 and wrapped_dek <> '' and seq >= $6
@@ -103,19 +104,22 @@ pub(crate) async fn of_tier(tx: &mut Tx, part: &PartRow, from: u64) -> Result<u6
 /// Destroys the keys of single payloads as they lie here.
 pub(crate) async fn destroy_keys_of(
     tx: &mut Tx,
-    run: &RunId,
+    permit: &Permit,
     commits: &[Hash],
 ) -> Result<(), StoreError> {
-    sqlx::query("update payloads set wrapped_dek = '' where run = $1 and commit = any($2)")
-        .bind(Uuid::from(run))
-        .bind(
-            commits
-                .iter()
-                .map(|commit| &commit.0[..])
-                .collect::<Vec<_>>(),
-        )
-        .execute(&mut **tx)
-        .await?;
+    sqlx::query(
+        "update payloads set wrapped_dek = '' where run = $1 and tier = $2 and commit = any($3)",
+    )
+    .bind(Uuid::from(permit.run()))
+    .bind(permit.tier())
+    .bind(
+        commits
+            .iter()
+            .map(|commit| &commit.0[..])
+            .collect::<Vec<_>>(),
+    )
+    .execute(&mut **tx)
+    .await?;
     Ok(())
 }
 
@@ -187,31 +191,58 @@ pub(crate) async fn rewrapped(
     Ok(())
 }
 
-/// Removes ciphertexts of a part after a commitment, at most `limit`: those whose keys are wrapped with an older version of the
-/// tier's key, and unless all of the tier goes only those that have none. Returns the last of them; `None` where none was left.
-pub(crate) async fn remove(
+/// Payloads of a part whose ciphertexts are to be removed, after a commitment, at most `limit`, with the places of their frames:
+/// those whose keys are wrapped with an older version of the tier's key, and unless all of the tier goes only those that have
+/// none.
+pub(crate) async fn removable(
     tx: &mut Tx,
-    part: &PartRow,
+    part: &Certified,
     version: i16,
     all: bool,
     (after, limit): (Option<Hash>, u32),
-) -> Result<Option<Hash>, StoreError> {
-    let last: Option<Vec<u8>> = sqlx::query_scalar(
-        "with batch as (
-           select commit from payloads
-           where run = $1 and commit > $6 and tier = $2 and key_version < $3 and ($4 or wrapped_dek = '') and octet_length(ciphertext) > 0 order by commit limit $5
-         ), gone as (
-           delete from payloads using batch where payloads.run = $1 and payloads.commit = batch.commit
-         ) select commit from batch order by commit desc limit 1",
+) -> Result<Vec<(Hash, u64)>, StoreError> {
+    let rows: Vec<(Vec<u8>, i64)> = sqlx::query_as(
+        "select commit, seq from payloads
+         where run = $1 and commit > $6 and tier = $2 and key_version < $3 and ($4 or wrapped_dek = '') and octet_length(ciphertext) > 0
+         order by commit limit $5",
     )
-    .bind(Uuid::from(&part.run))
-    .bind(part.tier)
+    .bind(Uuid::from(part.run()))
+    .bind(part.tier())
     .bind(version)
     .bind(all)
     .bind(i64::from(limit))
     .bind(after.as_ref().map_or(&[][..], |commit| &commit.0[..]))
-    .fetch_optional(&mut **tx)
+    .fetch_all(&mut **tx)
     .await?;
-    last.map(|last| hash(&last, "payloads", "commit"))
-        .transpose()
+    let read = |(commit, seq): (Vec<u8>, i64)| {
+        let seq = unsigned(seq, "payloads", "seq")?;
+        Ok((hash(&commit, "payloads", "commit")?, seq))
+    };
+    rows.into_iter().map(read).collect()
+}
+
+/// Removes ciphertexts of a part, and leaves what stays known of each: its commitment, with the index of the ledger's entry that
+/// certifies it.
+pub(crate) async fn remove(
+    tx: &mut Tx,
+    part: &Certified,
+    payloads: &[(Hash, u64)],
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "with part as (
+           select * from unnest($2::bytea[], $3::bigint[]) as part (commit, idx)
+         ), gone as (
+           delete from payloads using part where payloads.run = $1 and payloads.tier = $4 and payloads.commit = part.commit
+           returning payloads.*, idx
+         )
+         insert into erased_payloads (run, tenant, commit, seq, place, media, tier, size, ledger_index)
+         select run, tenant, commit, seq, place, media, tier, size, idx from gone",
+    )
+    .bind(Uuid::from(part.run()))
+    .bind(payloads.iter().map(|(commit, _)| &commit.0[..]).collect::<Vec<_>>())
+    .bind(payloads.iter().map(|(_, index)| signed(*index)).collect::<Vec<_>>())
+    .bind(part.tier())
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! Erasures: what is to be erased, and how far that is.
 
 use super::id::Uuid;
+use super::permit::{Certified, Permit};
 use super::time::Time;
 use super::{StoreError, Tx, contradiction, hash, signed, unsigned};
 use onrecord_core::digest::Hash;
@@ -21,6 +22,8 @@ pub(crate) enum Scope {
     Tier(RunId, i16),
     /// Everything.
     Tenant,
+    /// What expired under a schedule; its parts are added as they are found.
+    Expiry,
 }
 
 /// An erasure as its row has it.
@@ -52,8 +55,27 @@ pub(crate) struct PartRow {
     pub(crate) tier: i16,
     /// The version that the tier's key was renewed to.
     pub(crate) key_version: Option<i16>,
-    pub(crate) certified: bool,
+    certified: bool,
     pub(crate) keys_destroyed: bool,
+}
+
+impl PartRow {
+    /// A part of which nothing is done yet.
+    pub(crate) fn begun(run: RunId, tier: i16) -> Self {
+        Self {
+            run,
+            tier,
+            key_version: None,
+            certified: false,
+            keys_destroyed: false,
+        }
+    }
+
+    /// That the ledger says of it what is erased, where it does.
+    pub(crate) fn certified(&self) -> Option<Certified> {
+        self.certified
+            .then(|| Certified::stated(self.run.clone(), self.tier))
+    }
 }
 
 const SELECT: &str =
@@ -80,6 +102,7 @@ fn read(row: &PgRow) -> Result<ErasureRow, StoreError> {
             Scope::Subject(subject.try_into().map_err(|_| wrong("subject"))?)
         }
         ("tenant", None) => Scope::Tenant,
+        ("expiry", None) => Scope::Expiry,
         _ => return Err(wrong("scope")),
     };
     let by_type: String = row.try_get("by_type")?;
@@ -125,6 +148,7 @@ pub(crate) async fn insert(
         Scope::Subject(subject) => ("subject", None, None, None, Some(&subject[..])),
         Scope::Tier(run, tier) => ("tier", Some(run), Some(*tier), None, None),
         Scope::Tenant => ("tenant", None, None, None, None),
+        Scope::Expiry => ("expiry", None, None, None, None),
     };
     let id = erasure.id.to_string();
     let run = run.map(Uuid::from);
@@ -159,6 +183,7 @@ pub(crate) async fn insert(
         Scope::Tenant => {
             "tenant = $2 and $3::uuid is null and $4::bytea[] is null and $5::smallint is null and $6::bytea is null"
         }
+        Scope::Expiry => return Ok(()),
     };
     let parts = format!(
         "insert into erasure_parts (erasure, tenant, run, tier)
@@ -278,27 +303,28 @@ pub(crate) async fn renewed(
     Ok(())
 }
 
-/// Writes that payloads of a part are certified by an entry of the ledger; `all` where none is left.
+/// Writes that payloads of a part are certified by an entry of the ledger; `all` where none is left, and then it returns
+/// what the next steps ask for once this is committed.
 pub(crate) async fn certified(
     tx: &mut Tx,
     id: &RunId,
-    part: &PartRow,
+    permit: &Permit,
     (index, count): (Option<u64>, u64),
     all: bool,
-) -> Result<(), StoreError> {
+) -> Result<Option<Certified>, StoreError> {
     sqlx::query(
         "update erasure_parts set count = count + $4, entries = entries || $5::bigint[], certified = $6
          where erasure = $1 and run = $2 and tier = $3",
     )
     .bind(id.to_string())
-    .bind(Uuid::from(&part.run))
-    .bind(part.tier)
+    .bind(Uuid::from(permit.run()))
+    .bind(permit.tier())
     .bind(signed(count))
     .bind(index.into_iter().map(signed).collect::<Vec<_>>())
     .bind(all)
     .execute(&mut **tx)
     .await?;
-    Ok(())
+    Ok(all.then(|| Certified::stated(permit.run().clone(), permit.tier())))
 }
 
 /// Writes that no key is left which opens anything of a part, nor any that is wrapped by a newer epoch than this one.

@@ -54,3 +54,9 @@ pub(crate) const KINDS: [Kind; 18] = [
     Kind::Outcome,
     Kind::SessionEnd,
 ];
+
+/// `frames.kind_no` of a kind.
+pub(crate) fn kind_no(kind: Kind) -> i16 {
+    let found = (1..).zip(KINDS).find(|(_, one)| *one == kind);
+    found.map_or(0, |(no, _)| no)
+}

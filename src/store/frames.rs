@@ -6,6 +6,7 @@ use super::{StoreError, Tx, contradiction, hash, signed, unsigned};
 use futures_util::TryStreamExt as _;
 use onrecord_core::digest::{Hash, leaf_hash};
 use onrecord_core::facts::Facts;
+use onrecord_core::frame::Kind;
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::receipt::Receipt;
 use onrecord_core::timestamp::Timestamp;
@@ -19,7 +20,7 @@ pub(crate) type Mac = [u8; 16];
 /// A frame at its place, with the columns that are derived from its bytes.
 pub(crate) struct NewFrame {
     pub(crate) seq: u64,
-    pub(crate) kind: &'static str,
+    pub(crate) kind: Kind,
     pub(crate) turn: Option<u64>,
     pub(crate) key: String,
     pub(crate) at: Timestamp,
@@ -309,7 +310,7 @@ pub(crate) async fn has_unsigned(
     onrecord_core::json::write_string(&mut begins, actor);
     begins.extend_from_slice(br#","type":"agent"},"#);
     Ok(sqlx::query_scalar(
-        "select exists (select from frames where tenant = $1 and kind <> 'session' and substr(bytes, 1, octet_length($2)) = $2)",
+        "select exists (select from frames where tenant = $1 and kind_no <> 1 and substr(bytes, 1, octet_length($2)) = $2)",
     )
     .bind(tenant.as_str())
     .bind(begins)
@@ -329,8 +330,8 @@ pub(crate) async fn unanswered(
 ) -> Result<(Vec<u64>, u64), StoreError> {
     let rows: Vec<(i64, i64)> = sqlx::query_as(
         "select seq, count(*) over () from (
-           select seq from frames where run = $1 and kind = 'tool_call'
-           except select answers from frames where run = $1 and kind = 'tool_result' and answers is not null
+           select seq from frames where run = $1 and kind_no = 4
+           except select answers from frames where run = $1 and kind_no = 5 and answers is not null
          ) as unknown
          order by seq limit $2",
     )

@@ -3,6 +3,7 @@
 //! Whoever has a connection to them waits for none to the evidence, so that nobody waits in a circle.
 
 use super::id::Uuid;
+use super::permit::Certified;
 use super::time::Time;
 use super::{Store, StoreError, Tx, unsigned};
 use crate::vault::WrappedRunKey;
@@ -105,14 +106,19 @@ impl Store {
         Ok(())
     }
 
-    /// Adds keys of a run, all under one epoch, and commits them.
+    /// Adds keys of runs, all under one epoch, and commits them.
     pub(crate) async fn add_run_keys(
         &self,
         tenant: &TenantId,
-        run: &RunId,
-        keys: &[WrappedRunKey],
+        runs: &[(&RunId, &[WrappedRunKey])],
     ) -> Result<Added, StoreError> {
-        let Some(epoch) = keys.first().map(|key| key.epoch) else {
+        let keys = || {
+            runs.iter().flat_map(|(run, keys)| {
+                let run = Uuid::from(*run);
+                keys.iter().map(move |key| (run, key))
+            })
+        };
+        let Some(epoch) = keys().next().map(|(_, key)| key.epoch) else {
             return Ok(Added::Done);
         };
         let mut tx = self.begin_keys(tenant).await?;
@@ -122,14 +128,15 @@ impl Store {
         }
         sqlx::query(
             "insert into keys.run_keys (run, tenant, tier, version, epoch, wrapped)
-             select $1, $2, * from unnest($3::smallint[], $4::smallint[], $5::int[], $6::bytea[])",
+             select run, $1, tier, version, epoch, wrapped
+             from unnest($2::uuid[], $3::smallint[], $4::smallint[], $5::int[], $6::bytea[]) as new (run, tier, version, epoch, wrapped)",
         )
-        .bind(Uuid::from(run))
         .bind(tenant.as_str())
-        .bind(keys.iter().map(|key| key.tier).collect::<Vec<_>>())
-        .bind(keys.iter().map(|key| key.version).collect::<Vec<_>>())
-        .bind(keys.iter().map(|key| key.epoch).collect::<Vec<_>>())
-        .bind(keys.iter().map(|key| &key.wrapped[..]).collect::<Vec<_>>())
+        .bind(keys().map(|(run, _)| run).collect::<Vec<_>>())
+        .bind(keys().map(|(_, key)| key.tier).collect::<Vec<_>>())
+        .bind(keys().map(|(_, key)| key.version).collect::<Vec<_>>())
+        .bind(keys().map(|(_, key)| key.epoch).collect::<Vec<_>>())
+        .bind(keys().map(|(_, key)| &key.wrapped[..]).collect::<Vec<_>>())
         .execute(&mut *tx)
         .await?;
         tx.commit().await?;
@@ -138,9 +145,20 @@ impl Store {
 }
 
 impl Store {
-    /// Removes the keys of a tier of a run that are older than a version, durable when this returns. Then none is wrapped by an
-    /// epoch that is newer than the one that this returns.
+    /// Removes the keys of a tier of a run that are older than a version, durable when this returns: what they wrap still is
+    /// erased with them. Then none is wrapped by an epoch that is newer than the one that this returns.
     pub(crate) async fn remove_run_keys(
+        &self,
+        tenant: &TenantId,
+        part: &Certified,
+        version: i16,
+    ) -> Result<i32, StoreError> {
+        self.remove_outlived_run_keys(tenant, part.run(), part.tier(), version)
+            .await
+    }
+
+    /// The same of keys that wrap nothing any longer: all that they had wrapped was wrapped again, and nothing is erased.
+    pub(crate) async fn remove_outlived_run_keys(
         &self,
         tenant: &TenantId,
         run: &RunId,

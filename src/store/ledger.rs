@@ -297,6 +297,27 @@ pub(crate) async fn erasures(
     rows.iter().map(read_entry).collect()
 }
 
+/// The erasures of runs, by index.
+pub(crate) async fn erasures_of(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    runs: &[RunId],
+) -> Result<Vec<(RunId, u64, Vec<u8>)>, StoreError> {
+    let rows = sqlx::query(
+        "select run, idx, bytes from ledger_entries where tenant = $1 and run = any($2) and name = 'erasure' order by idx",
+    )
+    .bind(tenant.as_str())
+    .bind(runs.iter().map(Uuid::from).collect::<Vec<_>>())
+    .fetch_all(&mut **tx)
+    .await?;
+    rows.iter()
+        .map(|row| {
+            let (index, bytes) = read_entry(row)?;
+            Ok((row.try_get::<Uuid, _>("run")?.into(), index, bytes))
+        })
+        .collect()
+}
+
 /// The indexes of erasures from an index on, with the runs that they are about.
 pub(crate) async fn erasures_from(
     tx: &mut Tx,
@@ -313,20 +334,6 @@ pub(crate) async fn erasures_from(
     let read =
         |(index, run): (i64, Uuid)| Ok((unsigned(index, "ledger_entries", "idx")?, run.into()));
     rows.into_iter().map(read).collect()
-}
-
-/// All statements of a tenant about holds, by index.
-pub(crate) async fn holds(
-    tx: &mut Tx,
-    tenant: &TenantId,
-) -> Result<Vec<(u64, Vec<u8>)>, StoreError> {
-    let rows = sqlx::query(
-        "select idx, bytes from ledger_entries where tenant = $1 and name = 'hold' order by idx",
-    )
-    .bind(tenant.as_str())
-    .fetch_all(&mut **tx)
-    .await?;
-    rows.iter().map(read_entry).collect()
 }
 
 fn read_entry(row: &sqlx::postgres::PgRow) -> Result<(u64, Vec<u8>), StoreError> {

@@ -10,16 +10,23 @@ pub mod check;
 pub(crate) mod copy;
 pub(crate) mod erasing;
 pub(crate) mod erasures;
+pub(crate) mod expiring;
 pub(crate) mod facts;
+pub(crate) mod flags;
 pub(crate) mod frames;
+pub(crate) mod hold_orders;
+pub(crate) mod hold_releases;
+pub(crate) mod holds;
 pub(crate) mod id;
 pub mod keys;
 pub(crate) mod ledger;
 mod migrate;
 pub(crate) mod payloads;
 pub(crate) mod people;
+pub(crate) mod permit;
 pub(crate) mod queries;
 pub(crate) mod redaction;
+pub(crate) mod retention;
 pub(crate) mod rewinds;
 pub(crate) mod run_heads;
 pub(crate) mod run_nodes;
@@ -223,6 +230,16 @@ impl Store {
                 .execute(&mut connection)
                 .await?;
         }
+        connection.close().await?;
+        Ok(())
+    }
+
+    /// Has PostgreSQL look over all tables, as whoever owns them: afterwards it knows what is in them, and which pages
+    /// everybody sees. Takes minutes for many rows.
+    pub async fn vacuum(url: &str) -> Result<(), StoreError> {
+        let mut connection = connect(url).await?;
+        connection.execute("set statement_timeout = 0").await?;
+        connection.execute("vacuum (analyze)").await?;
         connection.close().await?;
         Ok(())
     }

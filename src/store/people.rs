@@ -1,7 +1,8 @@
 //! People: whom the pseudonyms in a ledger stand for.
 
 use super::time::Time;
-use super::{StoreError, Tx};
+use super::{StoreError, Tx, contradiction};
+use onrecord_core::frame::{Actor, ActorType};
 use onrecord_core::id::TenantId;
 use onrecord_core::timestamp::Timestamp;
 use sqlx::Row as _;
@@ -82,6 +83,25 @@ pub(crate) async fn remove(
         .execute(&mut **tx)
         .await?;
     Ok(done.rows_affected() > 0)
+}
+
+/// Whether a pseudonym still leads to somebody.
+pub(crate) async fn is_known(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    pseudonym: &str,
+) -> Result<bool, StoreError> {
+    Ok(list(tx, tenant, Some(pseudonym)).await?.len() == 1)
+}
+
+/// An actor of a statement, as two columns of a table have it: `NAME_type` and `NAME_id`.
+pub(super) fn actor(row: &PgRow, table: &'static str, name: &str) -> Result<Actor, StoreError> {
+    let kind: String = row.try_get(&*format!("{name}_type"))?;
+    Ok(Actor {
+        id: row.try_get(&*format!("{name}_id"))?,
+        keyid: None,
+        kind: ActorType::from_word(&kind).ok_or_else(|| contradiction(table, "type", kind))?,
+    })
 }
 
 fn read(row: &PgRow) -> Result<PersonRow, StoreError> {

@@ -1,5 +1,6 @@
 //! The format's time as a column: microseconds on both sides, so nothing is lost between them.
 
+use super::{StoreError, Tx};
 use onrecord_core::timestamp::Timestamp;
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
@@ -38,4 +39,12 @@ impl Decode<'_, Postgres> for Time {
         time.map(Self)
             .ok_or_else(|| "a time outside the years 0 to 9999".into())
     }
+}
+
+/// The database's clock.
+pub(crate) async fn now(tx: &mut Tx) -> Result<Timestamp, StoreError> {
+    let now: Time = sqlx::query_scalar("select clock_timestamp()")
+        .fetch_one(&mut **tx)
+        .await?;
+    Ok(now.0)
 }

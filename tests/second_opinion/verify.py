@@ -1043,10 +1043,10 @@ MEMBERS: dict[str, Rule] = {
     "kinds": lambda value: is_dict(value) and all(k in KINDS and is_natural(n) for k, n in value.items()),
     "outcome": one_of(*OUTCOMES, "unknown"), "completeness": one_of("full", "sampled", "interrupted"),
     "ledger": object_of(more=True, origin=is_origin, open_index=is_natural), "previous": is_run_hash,
-    "role": is_str, "keyid": is_hex, "spki": is_base64, "tier": is_tier, "commits": list_of(is_hex, 1),
+    "role": is_str, "keyid": is_hex, "spki": is_base64, "tier": is_tier, "commits": list_of(is_hex, 1), "with": is_actor,
     "count": is_natural, "entries": is_natural, "version": is_natural, "erasure": is_ulid,
     "decision": one_of("promoted", "rejected"), "evidence": list_of(is_run_hash), "scope": one_of("run"),
-    **dict.fromkeys("matter method policy reason purpose release resource".split(), is_str),
+    **dict.fromkeys("matter method policy reason purpose release flag incident resource".split(), is_str),
     **dict.fromkeys("at opened_at sealed_at requested_at keys_destroyed_at removed_at".split(), is_time),
     **dict.fromkeys("final_at backups_dead_at".split(), is_time),
 }
@@ -1068,7 +1068,7 @@ def of_key(said: Json, name: str, digest: str) -> bool:
 def of_run_and_one(one: str) -> Callable[..., bool]:
     return lambda said, *subject: of_run(said, *subject) and (one in said) != ("commits" in said)
 
-RUN_STATEMENTS = "run-open run-head run-seal hold erasure access export".split()
+RUN_STATEMENTS = "run-open run-head run-seal hold flag erasure access export".split()
 STATE, always = "run size head root ", lambda *_: True
 # By NAME: the members of a predicate besides those that all have, and what holds between it and its subject.
 PREDICATE_RULES: dict[str, tuple[dict[str, Rule], Callable[..., bool]]] = {
@@ -1079,7 +1079,8 @@ PREDICATE_RULES: dict[str, tuple[dict[str, Rule], Callable[..., bool]]] = {
         payloads=counts("count", "erased", "missing"),
     ), called("frames.ndjson")),
     "key": (members("action role keyid spki at reason?", action=one_of("added", "revoked"), role=KEY_ROLES), of_key),
-    "hold": (members("action matter run? by at", action=one_of("set", "released")), of_run_or_tenant),
+    "hold": (members("action matter reason? run? by with? at", action=one_of("set", "released")), of_run_or_tenant),
+    "flag": (members("action flag incident? reason? run by at", action=one_of("set", "cleared")), of_run),
     "erasure": (members(STATE + "tier? commits? count method policy reason by at"), of_run_and_one("tier")),
     "disposal": (members(
         "erasure scope count entries policy reason by at requested_at keys_destroyed_at? removed_at? final_at?"

@@ -184,8 +184,8 @@ const FRAMES: [Alteration; 13] = [
         ("row_surplus", "frames", "seq"),
     ),
     (
-        "update frames set kind = 'decision' where run = OPEN and seq = 2",
-        ("column", "frames", "kind"),
+        "update frames set kind_no = 10 where run = OPEN and seq = 2",
+        ("column", "frames", "kind_no"),
     ),
     (
         "update frames set turn = 2 where run = OPEN and seq = 2",
@@ -208,7 +208,7 @@ const FRAMES: [Alteration; 13] = [
         ("column", "frames", "answers"),
     ),
     (
-        "insert into frames select seq, at, answers, turn, kind, gen_random_uuid(), tenant, key, request_mac, bytes from frames where run = OPEN",
+        "insert into frames select seq, at, answers, turn, kind_no, gen_random_uuid(), tenant, key, request_mac, bytes from frames where run = OPEN",
         ("row_surplus", "frames", "run"),
     ),
 ];
@@ -434,8 +434,8 @@ const TABLES: [&str; 11] = [
 fn columns(table: &str) -> &'static str {
     match table {
         "frames" => {
-            "(seq, at, answers, turn, kind, run, tenant, key, request_mac, bytes, verdict, name)
-             select seq, at, answers, turn, kind, run, tenant, key, request_mac, bytes, verdict, name"
+            "(seq, at, answers, turn, kind_no, run, tenant, key, request_mac, bytes, verdict, name)
+             select seq, at, answers, turn, kind_no, run, tenant, key, request_mac, bytes, verdict, name"
         }
         _ => "select *",
     }
@@ -551,7 +551,7 @@ async fn the_command_says_it_in_words_in_json_and_by_its_exit_code() {
     execute(&mut sql, "set session_replication_role = replica").await;
     execute(
         &mut sql,
-        &filled.with_runs("update frames set kind = 'decision' where run = OPEN and seq = 2"),
+        &filled.with_runs("update frames set kind_no = 10 where run = OPEN and seq = 2"),
     )
     .await;
     let (code, text, _) = run(&json).await;
@@ -585,7 +585,7 @@ async fn the_command_says_it_in_words_in_json_and_by_its_exit_code() {
         )),
         "{text}"
     );
-    execute(&mut sql, &filled.with_runs("update frames set kind = 'observation' where run = OPEN and seq = 2; delete from payloads where run = OPEN and seq = 2")).await;
+    execute(&mut sql, &filled.with_runs("update frames set kind_no = 9 where run = OPEN and seq = 2; delete from payloads where run = OPEN and seq = 2")).await;
     assert_eq!(run(&[]).await.0, Some(2));
     let (code, _, errors) = run(&["--database-url", "postgres://nobody@127.0.0.1:1/none"]).await;
     assert_eq!(code, Some(3));

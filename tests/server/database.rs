@@ -4,12 +4,14 @@ use crate::running::Server;
 use serde_json::json;
 use sqlx::{Connection as _, Executor as _, PgConnection};
 
-const APPEND_ONLY: [&str; 13] = [
+const APPEND_ONLY: [&str; 15] = [
     "frames",
     "ledger_entries",
     "ledger_nodes",
     "checkpoints",
     "redaction_rules",
+    "retention_policies",
+    "erased_payloads",
     "run_facts",
     "run_nodes",
     "cosignatures",
@@ -63,6 +65,16 @@ async fn filled() -> (Server, String) {
         .header("content-type", "application/json")
         .body("{}");
     crate::api::Answer::of(rules).await.is(201);
+    let policy = server
+        .api
+        .request(reqwest::Method::PUT, "/v1/retention/policy")
+        .header("content-type", "application/json")
+        .body(r#"{"schedules": [{"name": "s"}]}"#);
+    crate::api::Answer::of(policy).await.is(201);
+    let forgotten = json!({"kind": "observation", "payloads": [{"name": "p", "text": "soon erased", "tier": 3}]});
+    server.api.frame(&run, &forgotten).await.is(201);
+    let erasure = json!({"run": run, "tier": 3, "reason": "r"});
+    server.api.post("/v1/erasures", &erasure).await.is(201);
     server.api.any_run().await;
     server
         .api
@@ -181,6 +193,7 @@ async fn rows_are_seen_by_their_tenant_alone() {
         "cosignatures",
         "cosigned_checkpoints",
         "cosigned_proofs",
+        "erased_payloads",
         "erasure_parts",
         "erasures",
         "frames",
@@ -192,9 +205,12 @@ async fn rows_are_seen_by_their_tenant_alone() {
         "people",
         "queries",
         "redaction_rules",
+        "retention_policies",
+        "retention_sweeps",
         "run_facts",
         "run_heads",
         "run_nodes",
+        "run_retention",
         "runs",
         "saved_queries",
         "settings",
@@ -238,7 +254,7 @@ async fn rows_are_seen_by_their_tenant_alone() {
     let set = format!("set onrecord.tenant = '{}'", tenants[0]);
     app.execute(sqlx::AssertSqlSafe(set)).await.unwrap();
     let insert = format!(
-        "insert into frames (run, seq, tenant, kind, key, at, bytes) values (run_uuid('{}'), 1, '{}', 'observation', 'x', now(), '')",
+        "insert into frames (run, seq, tenant, kind_no, key, at, bytes) values (run_uuid('{}'), 1, '{}', 9, 'x', now(), '')",
         theirs.run, tenants[1]
     );
     refused(&mut app, &insert).await;

@@ -22,10 +22,12 @@ mod encoded;
 mod erasing;
 mod fake_log;
 mod filters;
+mod flags;
 mod follow;
 mod hang_up;
 #[path = "../harness/mod.rs"]
 mod harness;
+mod hold_orders;
 mod holds;
 mod idempotency;
 mod kept;
@@ -44,9 +46,11 @@ mod query_command;
 mod reading;
 mod releases;
 mod reports;
+mod retention;
 mod rewinds;
 mod rotation;
 mod running;
+mod seeding;
 mod settings;
 #[path = "../shared/mod.rs"]
 mod shared;

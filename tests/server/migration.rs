@@ -186,3 +186,49 @@ async fn keys_of_the_first_shape_are_moved_into_another_database_and_not_lost_on
         server.audit(&of_run[0].run, of_run).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_earlier_ledger_says_of_holds_is_in_their_table() {
+    let (server, receipts) = recorded().await;
+    let api = &server.api;
+    let (one, other) = (&receipts[0][0].run, &receipts[1][0].run);
+    let set = async |hold: serde_json::Value| {
+        let answer = api.post("/v1/holds", &hold).await.is(201).json();
+        answer["hold"].clone()
+    };
+    let over = |run: &_, matter: &str| json!({"matter": matter, "run": run});
+    let mut ended = Vec::new();
+    for hold in [
+        over(one, "m"),
+        over(one, "n"),
+        json!({"matter": "m", "tenant": true}),
+        over(other, "m"),
+    ] {
+        ended.push(set(hold).await);
+    }
+    ended.remove(1);
+    for hold in ended {
+        let path = format!("/v1/holds/{hold}/release");
+        api.post(&path, &json!({})).await.is(200);
+    }
+    set(over(one, "m")).await;
+    set(json!({"matter": "n", "tenant": true})).await;
+    let now = PgPool::connect(&server.database.url)
+        .await
+        .expect("a connection");
+    let before = rows(&now, "holds", "*").await;
+    assert_eq!(String::from_utf8_lossy(&before).lines().count(), 6);
+    let (database, _) = in_the_first_shape(&now).await;
+    now.close().await;
+    let server = server.moved_to(database, None).await;
+    let migrated = PgPool::connect(&server.database.url)
+        .await
+        .expect("a connection");
+    let after = rows(&migrated, "holds", "*").await;
+    migrated.close().await;
+    assert_eq!(
+        String::from_utf8_lossy(&after),
+        String::from_utf8_lossy(&before)
+    );
+    crate::hold_orders::fits(&server).await;
+}

@@ -212,7 +212,9 @@ async fn what_the_entries_say_is_held_against_the_rules() {
                     at,
                     by: by(),
                     matter: "case".to_owned(),
+                    reason: None,
                     run: None,
+                    with: None,
                 }));
                 let at = log.now();
                 log.add(&Predicate::Erasure(Erasure {

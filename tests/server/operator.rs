@@ -106,8 +106,8 @@ impl Operator {
         let frame = Frame::parse(bytes).unwrap();
         let answers = frame.links().iter().find(|link| link.rel == Rel::Answers);
         sqlx::query(
-            "insert into frames (seq, at, answers, turn, kind, run, tenant, key, bytes)
-             values ($2, $3::timestamptz, $4, $5, $6::frame_kind, run_uuid($1), $7, $8, $9)",
+            "insert into frames (seq, at, answers, turn, kind_no, run, tenant, key, bytes)
+             values ($2, $3::timestamptz, $4, $5, (select no from generate_series(1, 18) as no where frame_kind(no::smallint) = $6), run_uuid($1), $7, $8, $9)",
         )
         .bind(run)
         .bind(i64::try_from(seq).unwrap())

@@ -2,7 +2,7 @@
 
 use crate::digest::Hash;
 use crate::frame::Actor;
-use crate::statement::{HoldAction, KeyAction, KeyRole, Predicate, Signed};
+use crate::statement::{FlagAction, HoldAction, KeyAction, KeyRole, Predicate, Signed};
 use crate::timestamp::Timestamp;
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -26,6 +26,10 @@ pub enum Deed {
     Held,
     /// A hold ended.
     Released,
+    /// Somebody put a flag on it.
+    Flagged,
+    /// A flag was taken off it.
+    FlagCleared,
     /// Payloads of it were erased.
     Erased,
     /// A key of the tenant began to count.
@@ -44,6 +48,8 @@ impl Deed {
             Self::Exported => "exported",
             Self::Held => "held",
             Self::Released => "released",
+            Self::Flagged => "flagged",
+            Self::FlagCleared => "flag cleared",
             Self::Erased => "erased",
             Self::KeyAdded => "key added",
             Self::KeyRevoked => "key revoked",
@@ -139,8 +145,30 @@ impl Custody {
                 } else {
                     "the whole tenant"
                 };
-                let detail = format!("{over}, matter {}", hold.matter);
+                let with = hold.with.as_ref();
+                let with = with.map(|with| format!(", with {} {}", with.kind.as_str(), with.id));
+                let detail = format!(
+                    "{over}, matter {}{}{}",
+                    hold.matter,
+                    reason(hold.reason.as_deref()),
+                    with.unwrap_or_default()
+                );
                 (what, Some(&hold.by), detail)
+            }
+            Predicate::Flag(flag) => {
+                let what = match flag.action {
+                    FlagAction::Set => Deed::Flagged,
+                    FlagAction::Cleared => Deed::FlagCleared,
+                };
+                let incident = flag.incident.as_deref();
+                let incident = incident.map(|incident| format!(", incident {incident}"));
+                let detail = format!(
+                    "{}{}{}",
+                    flag.flag,
+                    incident.unwrap_or_default(),
+                    reason(flag.reason.as_deref())
+                );
+                (what, Some(&flag.by), detail)
             }
             Predicate::Erasure(erasure) => {
                 let of = match erasure.tier {
@@ -164,10 +192,7 @@ impl Custody {
                     KeyRole::Ledger => "ledger",
                     KeyRole::Witness => "witness",
                 };
-                let reason = key.reason.as_deref();
-                let reason = reason
-                    .map(|reason| format!(", for: {reason}"))
-                    .unwrap_or_default();
+                let reason = reason(key.reason.as_deref());
                 (what, None, format!("{role} key {}{reason}", key.keyid))
             }
             _ => {
@@ -184,6 +209,11 @@ impl Custody {
             what,
         });
     }
+}
+
+fn reason(reason: Option<&str>) -> String {
+    let said = reason.map(|reason| format!(", for: {reason}"));
+    said.unwrap_or_default()
 }
 
 fn payloads(count: u64) -> String {

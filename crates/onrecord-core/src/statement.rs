@@ -7,9 +7,9 @@ mod predicate;
 mod query;
 
 pub use predicate::{
-    Access, Completeness, Disposal, Erasure, Evidence, Export, ExportCounts, Hold, HoldAction, Key,
-    KeyAction, KeyRole, LedgerPosition, Outcome, PayloadCounts, Policy, Predicate, Previous,
-    Published, Release, Rewind, RunHead, RunOpen, RunSeal, State,
+    Access, Completeness, Disposal, Erasure, Evidence, Export, ExportCounts, Flag, FlagAction,
+    Hold, HoldAction, Key, KeyAction, KeyRole, LedgerPosition, Outcome, PayloadCounts, Policy,
+    Predicate, Previous, Published, Release, Rewind, RunHead, RunOpen, RunSeal, State,
 };
 pub use query::Query;
 

@@ -11,6 +11,7 @@ mod process;
 mod report;
 mod request;
 mod runs;
+mod seed;
 mod server;
 mod session;
 mod tables;
@@ -30,7 +31,10 @@ const INTERRUPTED: u8 = 130;
 
 /// Arguments of `onrecord bench`.
 #[derive(Clone, Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct BenchArgs {
+    #[command(subcommand)]
+    instead: Option<Instead>,
     /// Load this server, which keeps the runs, instead of a private one
     #[arg(long, env = "ONRECORD_URL", value_name = "URL")]
     url: Option<String>,
@@ -90,6 +94,13 @@ pub struct BenchArgs {
     json: bool,
 }
 
+/// What is done instead of measuring.
+#[derive(Clone, Debug, clap::Subcommand)]
+enum Instead {
+    /// Fill a database with runs that are made up, to measure on
+    Seed(seed::SeedArgs),
+}
+
 /// A number of bytes from 1 to so many.
 fn size(most: usize) -> impl Fn(&str) -> Result<usize, String> + Clone + Send + Sync + 'static {
     move |text| match text.parse() {
@@ -111,6 +122,9 @@ const REQUEST_BYTES: usize = 64 * 1024 * 1024;
 
 /// Runs the command.
 pub async fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
+    if let Some(Instead::Seed(args)) = &args.instead {
+        return seed::run(args).await;
+    }
     let request = (args.payload_bytes + args.frame_bytes).saturating_mul(args.batch as usize);
     anyhow::ensure!(
         request <= REQUEST_BYTES,

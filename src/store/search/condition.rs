@@ -9,7 +9,7 @@ use crate::store::id::Uuid;
 use crate::store::signed;
 use crate::store::time::Time;
 use onrecord_core::facts::{self, FactField};
-use onrecord_core::id::RunId;
+use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::timestamp::Timestamp;
 use sqlx::{Postgres, QueryBuilder};
 
@@ -50,13 +50,24 @@ pub(crate) enum Condition {
 
 /// What a condition is put into a statement about.
 #[derive(Clone, Copy)]
-pub(super) struct Scope<'a> {
+pub(crate) struct Scope<'a> {
     pub(super) tenant: &'a str,
     /// The expression of the run's id.
     pub(super) run: &'static str,
     /// Whether each row is looked at by itself, so that a page of them costs what the page has; else the planner may join
     /// all of them at once.
     pub(super) each: bool,
+}
+
+impl<'a> Scope<'a> {
+    /// All runs of a tenant, whose rows are called `r`.
+    pub(crate) fn of_all(tenant: &'a TenantId) -> Self {
+        Self {
+            tenant: tenant.as_str(),
+            run: "r.run",
+            each: false,
+        }
+    }
 }
 
 impl Condition {
@@ -87,7 +98,7 @@ impl Condition {
     /// Adds the condition to a statement, its values as arguments.
     ///
     /// Null counts as false under `and` and `or`, and at the top of a `where`; only `not` has to say so.
-    pub(super) fn push(&self, sql: &mut QueryBuilder<Postgres>, scope: Scope<'_>) {
+    pub(crate) fn push(&self, sql: &mut QueryBuilder<Postgres>, scope: Scope<'_>) {
         match self {
             Self::All(all) => joined(sql, " and ", "true", all, scope),
             Self::Any(any) => joined(sql, " or ", "false", any, scope),

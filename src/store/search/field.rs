@@ -120,6 +120,17 @@ pub(crate) static RUN_FIELDS: &[Field] = &[
     field("sealed_at", FieldType::Time, SEALED_AT),
 ];
 
+/// Fields of runs that rules of retention may ask for. They are compared in memory, with what was read of the run.
+pub(crate) static RULE_FIELDS: &[Field] = &[
+    fact("agent", FieldType::Text, FactField::Agent),
+    fact("profile", FieldType::Text, FactField::Profile),
+    fact("release", FieldType::Text, FactField::Release),
+    fact("label", FieldType::Text, FactField::Label),
+    field("outcome", OUTCOMES, OUTCOME),
+    field("flag", FieldType::Text, Source::Run("null")),
+    fact("gate.failed", FieldType::Text, FactField::FailedGate),
+];
+
 /// Fields of frames.
 pub(crate) static FRAME_FIELDS: &[Field] = &[
     field("run", FieldType::Run, Source::RunId),

@@ -218,6 +218,13 @@ pub struct Hold {
     pub by: Actor,
     /// The matter that it is for.
     pub matter: String,
+    /// Why.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub reason: Option<String>,
     /// The run; absent for the whole tenant.
     #[serde(
         default,
@@ -225,6 +232,52 @@ pub struct Hold {
         skip_serializing_if = "Option::is_none"
     )]
     pub run: Option<RunId>,
+    /// The second person of a release that takes two.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub with: Option<Actor>,
+}
+
+/// Whether a flag is put on a run or taken off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FlagAction {
+    /// Put on.
+    Set,
+    /// Taken off.
+    Cleared,
+}
+
+/// `flag`: somebody marked a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flag {
+    /// Which of the two.
+    pub action: FlagAction,
+    /// When.
+    pub at: Timestamp,
+    /// Who.
+    pub by: Actor,
+    /// The flag.
+    pub flag: String,
+    /// The incident that it is about.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub incident: Option<String>,
+    /// Why.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub reason: Option<String>,
+    /// The run.
+    pub run: RunId,
 }
 
 /// `erasure`: the keys of payloads were destroyed.
@@ -489,6 +542,8 @@ predicates! {
     Key = "key",
     /// A hold was set or released.
     Hold = "hold",
+    /// A flag was put on a run or taken off.
+    Flag = "flag",
     /// Payloads were erased.
     Erasure = "erasure",
     /// How far an erasure is.
@@ -516,6 +571,7 @@ impl Predicate {
             Self::RunSeal(one) => one.sealed_at,
             Self::Key(one) => one.at,
             Self::Hold(one) => one.at,
+            Self::Flag(one) => one.at,
             Self::Erasure(one) => one.at,
             Self::Disposal(one) => one.at,
             Self::Access(one) => one.at,
@@ -534,6 +590,7 @@ impl Predicate {
             Self::RunHead(one) => Some(&one.state.run),
             Self::RunSeal(one) => Some(&one.state.run),
             Self::Hold(one) => one.run.as_ref(),
+            Self::Flag(one) => Some(&one.run),
             Self::Erasure(one) => Some(&one.state.run),
             Self::Access(one) => Some(&one.run),
             Self::Export(one) => Some(&one.run),
@@ -550,6 +607,7 @@ impl Predicate {
     fn by(&self) -> Option<&Actor> {
         match self {
             Self::Hold(one) => Some(&one.by),
+            Self::Flag(one) => Some(&one.by),
             Self::Erasure(one) => Some(&one.by),
             Self::Disposal(one) => Some(&one.by),
             Self::Access(one) => Some(&one.by),
@@ -597,6 +655,7 @@ impl Predicate {
                 Some(run) => of_run(run),
                 None => of_tenant(),
             }),
+            Self::Flag(flag) => Some(of_run(&flag.run)),
             Self::Rewind(_) => Some(of_tenant()),
             Self::Erasure(erasure) => Some(of_run(&erasure.state.run)),
             Self::Access(access) => Some(of_run(&access.run)),
@@ -647,9 +706,13 @@ impl Predicate {
             Self::Rewind(rewind) => !rewind.published.is_empty(),
             Self::Disposal(disposal) => matches!(
                 disposal.scope.as_str(),
-                "payloads" | "subject" | "tier" | "tenant"
+                "payloads" | "subject" | "tier" | "tenant" | "expiry"
             ),
-            Self::Hold(_) | Self::Export(_) | Self::Policy(_) | Self::Query(_) => true,
+            Self::Hold(hold) => hold
+                .with
+                .as_ref()
+                .is_none_or(|with| check_actor(with).is_ok()),
+            Self::Flag(_) | Self::Export(_) | Self::Policy(_) | Self::Query(_) => true,
         };
         if fits && self.by().is_none_or(|by| check_actor(by).is_ok()) {
             Ok(())
