@@ -17,8 +17,8 @@ use crate::record::{RecordError, Recorder, STORE_ID, commit, state_of};
 use crate::store::erasures::{ErasureRow, PartRow, Scope};
 use crate::store::expiring::{self, Going, Whole};
 use crate::store::permit::Permit;
-use crate::store::retention::WorkRow;
 use crate::store::runs::RunRow;
+use crate::store::sweeping::WorkRow;
 use crate::store::tenants::LockedTenant;
 use crate::store::{self, Tx};
 use crate::vault;
@@ -132,7 +132,7 @@ impl Recorder {
                 (round.runs, round.payloads) = (round.runs + 1, round.payloads + free.count);
             }
         }
-        store::retention::note(&mut tx, tenant, &decided.rows).await?;
+        store::sweeping::note(&mut tx, tenant, &decided.rows).await?;
         // A crash before this line leaves all as it was; after it what the entries name is erased, and what is left of it is
         // removed when the parts are gone on with.
         commit(tx).await?;
@@ -212,17 +212,7 @@ async fn decide(
     runs: &HashMap<RunId, Result<RunRow, store::StoreError>>,
     due: Vec<Due>,
 ) -> Result<Decided, RecordError> {
-    let mut parts = Vec::new();
-    for one in &due {
-        let Some(fate) = known.fate(&one.row.run) else {
-            continue;
-        };
-        let left = fate
-            .expired(known.now)
-            .filter(|expiry| one.row.done & (1_i16 << expiry.tier) == 0);
-        let tiers: Vec<i16> = left.map(|expiry| i16::from(expiry.tier)).collect();
-        parts.extend(tiers.into_iter().map(|tier| (one.row.run.clone(), tier)));
-    }
+    let parts = expired_parts(known, &due);
     let there = expiring::there(tx, &parts).await?;
     let erased = |run: &RunId| matches!(runs.get(run), Some(Ok(row)) if row.erased > 0);
     let touched: Vec<RunId> = due
@@ -280,6 +270,22 @@ async fn decide(
         });
     }
     Ok(decided)
+}
+
+/// The tiers of runs that expired, but for those of which nothing is left.
+fn expired_parts(known: &Known, due: &[Due]) -> Vec<(RunId, i16)> {
+    let mut parts = Vec::new();
+    for one in due {
+        let Some(fate) = known.fate(&one.row.run) else {
+            continue;
+        };
+        for expiry in fate.expired(known.now) {
+            if one.row.done & (1_i16 << expiry.tier) == 0 {
+                parts.push((one.row.run.clone(), i16::from(expiry.tier)));
+            }
+        }
+    }
+    parts
 }
 
 /// The row of a run of which something is due that cannot be erased now.
