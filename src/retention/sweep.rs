@@ -10,6 +10,7 @@ use super::term::When;
 use crate::access::Caller;
 use crate::record::{RecordError, Recorder, commit};
 use crate::store;
+use crate::store::expiring::Going;
 use crate::store::sweeping::{SweepRow, WorkRow};
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::timestamp::Timestamp;
@@ -152,13 +153,16 @@ impl Recorder {
         let renewing = self.list_again(tenant).await?;
         let (begun_at, mut round) = (self.store.now().await?, Round::default());
         let (mut busy, mut full) = (Duration::ZERO, true);
+        let mut going = Vec::new();
         for _ in 0..PAGES {
-            let begun = Instant::now();
-            let before = round.payloads;
-            full = match self.look(tenant, &mut round).await {
-                Ok(full) => full,
+            let (begun, before) = (Instant::now(), round.payloads);
+            // While the last page is destroyed the next one is certified.
+            let destroying = self.destroy(tenant, std::mem::take(&mut going));
+            let (destroyed, looked) = tokio::join!(destroying, self.look(tenant, &mut round));
+            (full, going) = match destroyed.and(looked) {
+                Ok(looked) => looked,
                 Err(error) => {
-                    // What was certified is settled, so that the next look at open erasures has less to do.
+                    // What is certified and not destroyed is gone on with by the next look at open erasures.
                     self.settle(tenant, &round).await?;
                     return Err(error);
                 }
@@ -170,6 +174,9 @@ impl Recorder {
             let payloads = round.payloads - before;
             tokio::time::sleep(rest(payloads, limits, begun.elapsed())).await;
         }
+        let begun = Instant::now();
+        self.destroy(tenant, going).await?;
+        busy += begun.elapsed();
         self.settle(tenant, &round).await?;
         self.note_round(tenant, (begun_at, busy), &round, full)
             .await?;
@@ -180,8 +187,13 @@ impl Recorder {
         })
     }
 
-    /// Looks at runs whose time has come, and erases what is due of them. Whether there may be more.
-    async fn look(&self, tenant: &TenantId, round: &mut Round) -> Result<bool, RecordError> {
+    /// Looks at runs whose time has come, and certifies what is due of them. Returns whether there may be more, and what is to be
+    /// destroyed.
+    async fn look(
+        &self,
+        tenant: &TenantId,
+        round: &mut Round,
+    ) -> Result<(bool, Vec<Going>), RecordError> {
         let now = self.store.now().await?;
         let mut tx = self.store.begin(tenant).await?;
         store::expiring::by_index(&mut tx).await?;
@@ -191,10 +203,10 @@ impl Recorder {
         let (rows, due) = assessed(&mut tx, tenant, listed).await?;
         store::sweeping::note(&mut tx, tenant, &rows).await?;
         commit(tx).await?;
-        if !due.is_empty() {
-            self.expire(tenant, due, round).await?;
+        if due.is_empty() {
+            return Ok((full, Vec::new()));
         }
-        Ok(full)
+        Ok((full, self.expire(tenant, due, round).await?))
     }
 
     /// Lists runs that have no row yet; whether there are more.
