@@ -170,7 +170,7 @@ fn push_part(sql: &mut QueryBuilder<Postgres>, scope: Scope<'_>, of: Of, part: &
             sql.push(format!(
                 " left join (select distinct d.run, {column} as value"
             ));
-            said.push(sql, scope.tenant, false);
+            said.push(sql, "d", scope.tenant, false);
             sql.push(format!(") g{place} on g{place}.run = {}", scope.run));
         }
     }

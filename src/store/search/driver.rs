@@ -67,7 +67,7 @@ impl Driver {
     pub(super) fn push(&self, sql: &mut QueryBuilder<Postgres>, tenant: &str, with_run: bool) {
         match self {
             Self::Said(said, value) => {
-                said.push(sql, tenant, with_run);
+                said.push(sql, "d", tenant, with_run);
                 sql.push(" and ").push(said.column()).push(" = ");
                 sql.push_bind(value.clone());
                 return;

@@ -126,7 +126,7 @@ async fn values(
     let (column, last) = (said.column(), last_beginning_with(beginning));
     let mut sql = QueryBuilder::new("with recursive found (value) as ((select ");
     sql.push(column);
-    said.push(&mut sql, scope.tenant, false);
+    said.push(&mut sql, "d", scope.tenant, false);
     sql.push(format!(" and {column} >= "));
     sql.push_bind(beginning.to_owned());
     sql.push(format!(" and {column} <= "));
@@ -134,7 +134,7 @@ async fn values(
     sql.push(format!(
         " order by {column} limit 1) union all select (select {column}"
     ));
-    said.push(&mut sql, scope.tenant, false);
+    said.push(&mut sql, "d", scope.tenant, false);
     sql.push(format!(" and {column} > found.value and {column} <= "));
     sql.push_bind(last);
     sql.push(format!(
