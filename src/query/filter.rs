@@ -52,7 +52,7 @@ pub(crate) fn parse(text: &str, fields: Fields) -> Result<Condition, BadFilter> 
         depth: 0,
         values: 0,
     };
-    let condition = parser.any()?;
+    let condition = parser.any()?.plain();
     match parser.peek() {
         Some(_) => Err(parser.expected("`and`, `or` or the end")),
         None => Ok(condition),
