@@ -84,10 +84,6 @@ comment on column erased_payloads.tenant is 'Whose; written by the erasure.';
 comment on column erased_payloads.media is 'Media type; written by the erasure.';
 comment on column erased_payloads.commit is 'The commitment; written by the erasure.';
 
--- Rules ask which gates of a run failed; few frames say so.
-create index frames_failed_gate on frames (run) where kind_no = 6 and verdict in (2, 3);
-comment on index frames_failed_gate is 'Results of gates that failed, by run.';
-
 alter table erasures drop constraint erasures_scope_check;
 alter table erasures add constraint erasures_scope_check check (scope in ('payloads', 'subject', 'tier', 'tenant', 'expiry'));
 comment on column erasures.scope is 'What of: single payloads of a run, all of a subject, a tier of a run, all of the tenant; or what expired under a schedule. Written by the request, or by the sweeper.';

@@ -241,6 +241,19 @@ impl Client {
         Ok(self.send(&request).await?.status())
     }
 
+    /// Deletes a resource, and reads what is said of its end.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn delete_and_read<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        let request = Request {
+            method: Method::DELETE,
+            ..Request::read(path)
+        };
+        let answer = self.send(&request).await?;
+        self.json(answer).await
+    }
+
     /// Posts lines of JSON, each ended by a line feed, and answers what the server says to each, in
     /// their order. Every line must carry a `key`: the batch is sent again as a whole when the
     /// connection breaks before the server's last word.

@@ -12,6 +12,7 @@ pub mod demo;
 pub mod doctor;
 pub mod erase;
 pub mod export;
+pub mod flag;
 pub mod gate;
 pub mod hold;
 pub mod import;
@@ -121,6 +122,8 @@ enum Command {
     Erase(WithServer<erase::EraseArgs>),
     /// Set, release and list holds: what may not be erased
     Hold(WithServer<hold::HoldArgs>),
+    /// Put a flag on a run, or take it off
+    Flag(WithServer<flag::FlagArgs>),
     /// How long what is kept: the policy, what would go, and how far the sweeper is
     Retention(WithServer<retention::RetentionArgs>),
     /// Show, list, export and prove the tenant's ledger
@@ -293,6 +296,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Hold(args) => {
             let (args, client) = args.client()?;
             hold::run(args, client).await?;
+        }
+        Command::Flag(args) => {
+            let (args, client) = args.client()?;
+            flag::run(args, client).await?;
         }
         Command::Retention(args) => {
             let (args, client) = args.client()?;

@@ -10,6 +10,9 @@ pub struct SettingsArgs {
     /// what the server has
     #[arg(long, value_name = "TIME", value_parser = parse_idle)]
     pub seal_idle: Option<Idle>,
+    /// Choose how many people it takes to release a hold; fewer than before takes the role admin
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=2))]
+    pub hold_release_people: Option<u64>,
     /// Print the settings as JSON
     #[arg(long)]
     pub json: bool,
@@ -53,19 +56,25 @@ fn parse_idle(text: &str) -> Result<Idle, String> {
 /// Runs the command.
 pub async fn run(args: SettingsArgs, client: Client) -> anyhow::Result<()> {
     let path = "/v1/settings";
-    let answer: Value = match args.seal_idle {
-        None => client.read(path).await?,
-        Some(idle) => {
-            let wanted = match idle {
-                Idle::Server => json!({}),
-                Idle::After(seconds) => json!({ "seal_idle_seconds": seconds }),
-            };
-            client
-                .put(path, "application/json", wanted.to_string())
-                .await?
-                .1
+    let mut answer: Value = client.read(path).await?;
+    if args.seal_idle.is_some() || args.hold_release_people.is_some() {
+        // What is chosen takes the place of all that was: the rest is said again.
+        let idle = match args.seal_idle {
+            None => answer["seal_idle_seconds"].as_u64(),
+            Some(Idle::Server) => None,
+            Some(Idle::After(seconds)) => Some(seconds),
+        };
+        let people = args.hold_release_people;
+        let people = people.or_else(|| answer["hold_release_people"].as_u64());
+        let mut wanted = json!({});
+        for (name, number) in [("seal_idle_seconds", idle), ("hold_release_people", people)] {
+            if let Some(number) = number {
+                wanted[name] = number.into();
+            }
         }
-    };
+        let media = "application/json";
+        answer = client.put(path, media, wanted.to_string()).await?.1;
+    }
     if args.json {
         return super::print(&format!("{answer}\n"));
     }
@@ -85,7 +94,13 @@ pub async fn run(args: SettingsArgs, client: Client) -> anyhow::Result<()> {
             )
         }
     };
-    super::print(&format!("runs that nobody writes to: {idle}{since}\n"))
+    let people = match answer["hold_release_people"].as_u64() {
+        Some(2) => "two people",
+        _ => "one person",
+    };
+    super::print(&format!(
+        "runs that nobody writes to: {idle}{since}\nholds are released by: {people}\n"
+    ))
 }
 
 #[cfg(test)]

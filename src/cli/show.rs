@@ -146,6 +146,11 @@ pub(super) fn header(screen: Screen, run: &Value, session: &Value) -> String {
         );
         lines.push(line);
     }
+    for flag in run["flags"].as_array().into_iter().flatten() {
+        let mut line = Line::default();
+        line.add(DOUBTFUL, &super::flag::words(flag));
+        lines.push(line);
+    }
     let mut head = Line::default();
     head.add(DIM, &format!("head {}", text("head")));
     lines.push(head);

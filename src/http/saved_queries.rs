@@ -4,7 +4,7 @@ use super::App;
 use super::encoding::EncodingHeader;
 use super::problem::Problem;
 use super::request::{Authenticated, has_media};
-use crate::access::{Caller, READERS, is_code};
+use crate::access::{READERS, is_code};
 use crate::query::{self, Resource};
 use crate::record::query::SavedRow;
 use axum::body::Body;
@@ -81,39 +81,6 @@ impl From<SavedRow> for SavedBody {
             at: row.at.to_string(),
         }
     }
-}
-
-/// The filter of a query: that of its parameter `filter`, or the one that is kept under `saved`; none where neither is given.
-///
-/// # Errors
-/// Both are given; nothing is kept under the name, or a filter of something else.
-#[allow(dead_code, reason = "the endpoints that ask come with the engine")]
-pub(crate) async fn filter_of(
-    app: &App,
-    caller: &Caller,
-    resource: Resource,
-    (filter, saved): (Option<String>, Option<&str>),
-) -> Result<Option<String>, Problem> {
-    let Some(name) = saved else {
-        return Ok(filter);
-    };
-    if filter.is_some() {
-        let expected = "a filter, or the name of a saved one, not both";
-        return Err(Problem::parameter("saved", expected));
-    }
-    check(name)?;
-    caller.needs(&READERS)?;
-    let found = app.recorder.saved_query(caller.clone(), name.to_owned());
-    let found = found.await?;
-    if found.resource != resource.as_str() {
-        let expected = format!(
-            "the name of a filter of {}; {name} is one of {}",
-            resource.as_str(),
-            found.resource
-        );
-        return Err(Problem::parameter("saved", &expected));
-    }
-    Ok(Some(found.filter))
 }
 
 /// Keeps a filter under a name, in place of what was kept there.
@@ -245,7 +212,8 @@ pub(crate) async fn list_saved_queries(
     Ok((NO_STORE, axum::Json(body)).into_response())
 }
 
-fn check(name: &str) -> Result<(), Problem> {
+/// Whether a name may be one.
+pub(super) fn check(name: &str) -> Result<(), Problem> {
     if is_code(name) {
         Ok(())
     } else {

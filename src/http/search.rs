@@ -6,6 +6,7 @@
 use super::App;
 use super::problem::Problem;
 use super::request::purpose;
+use super::saved_queries;
 use crate::access::{self, AccessError, Caller, READERS};
 use crate::query::format::{self, Format, Writer};
 use crate::query::{Key, Order, Page, Resource, Search};
@@ -97,10 +98,15 @@ pub(super) async fn filter(
     if filter.is_some() {
         return Err(Problem::parameter("saved", "no `filter` beside it"));
     }
+    saved_queries::check(&name)?;
     caller.needs(&READERS)?;
     let row = app.recorder.saved_query(caller.clone(), name).await?;
     if row.resource != resource.as_str() {
-        let expected = format!("the name of a filter of {}", resource.as_str());
+        let expected = format!(
+            "the name of a filter of {}; this is one of {}",
+            resource.as_str(),
+            row.resource
+        );
         return Err(Problem::parameter("saved", &expected));
     }
     Ok(Some(row.filter))

@@ -29,6 +29,7 @@ impl BadFilter {
         self.at
     }
 }
+
 /// Fields that filters may be about: each list with what stands before its names.
 pub(super) type Fields = &'static [(&'static str, &'static [Field])];
 
@@ -51,7 +52,7 @@ pub(crate) fn parse(text: &str, fields: Fields) -> Result<Condition, BadFilter> 
         depth: 0,
         values: 0,
     };
-    let condition = parser.any()?;
+    let condition = parser.any()?.plain();
     match parser.peek() {
         Some(_) => Err(parser.expected("`and`, `or` or the end")),
         None => Ok(condition),
@@ -380,7 +381,8 @@ mod tests {
     use crate::store::search::field::RUN_FIELDS;
 
     fn read(text: &str) -> Result<Condition, BadFilter> {
-        parse(text, &[("", RUN_FIELDS)])
+        static FIELDS: Fields = &[("", RUN_FIELDS)];
+        parse(text, FIELDS)
     }
 
     fn is(name: &str, comparison: Comparison, value: Value) -> Condition {

@@ -48,12 +48,19 @@ impl Recorder {
             first: self.signed_first(&caller.tenant, &run, &requests).await?,
         };
         let rules = self.rules(&caller.tenant).await?;
+        let classes = self.classes(&caller.tenant).await?;
         let mut results = Vec::with_capacity(requests.len());
         let mut frames = Vec::with_capacity(requests.len());
         for request in requests {
             results.push(
-                prepare(&caller, request, &keys, rules.as_deref(), &signers)
-                    .map(|prepared| frames.push(prepared)),
+                prepare(
+                    &caller,
+                    request,
+                    &keys,
+                    (rules.as_deref(), &classes),
+                    &signers,
+                )
+                .map(|prepared| frames.push(prepared)),
             );
         }
         let mut outcomes = Vec::new();

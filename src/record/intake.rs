@@ -25,6 +25,8 @@ pub const RESULT_KEY: &str = "/result";
 /// Subjects of a payload, and characters of the id of one.
 const SUBJECTS: usize = 16;
 const SUBJECT_CHARS: usize = 200;
+/// The tier of a payload whose writer named none, and that is of no class of the tenant's.
+const STANDARD_TIER: u8 = 2;
 const JSON: &str = "application/json";
 
 /// Wrappers around the deepest part of a request: the object, `payloads`, a payload; or `result` too.
@@ -97,6 +99,8 @@ pub struct PayloadRequest {
     pub media: String,
     /// 0 to 3.
     pub tier: u8,
+    /// Whether its writer named the tier.
+    pub tier_named: bool,
     /// The payload: canonical JSON, text or bytes; empty where the agent keeps it.
     pub bytes: Vec<u8>,
     /// The commitment to it, where the agent made it itself.
@@ -421,7 +425,7 @@ fn payloads(at: &str, raw: &[u8]) -> Result<Vec<PayloadRequest>, IntakeError> {
 
 fn payload(at: &str, raw: &[u8]) -> Result<PayloadRequest, IntakeError> {
     let members = json::members(raw, REQUEST_LIMITS).map_err(|error| json_error(at, &error))?;
-    let (mut name, mut media, mut tier, mut content) = (None, None, 2, None);
+    let (mut name, mut media, mut tier, mut content) = (None, None, None, None);
     let mut subjects = Vec::new();
     let mut own = own::Members::default();
     for member in &members {
@@ -429,7 +433,7 @@ fn payload(at: &str, raw: &[u8]) -> Result<PayloadRequest, IntakeError> {
         match member.name.as_str() {
             "name" => name = Some(text(&here, member.raw)?),
             "media" => media = Some(text(&here, member.raw)?),
-            "tier" => tier = typed::<u8>(&here, member.raw, "0, 1, 2 or 3")?,
+            "tier" => tier = Some(typed::<u8>(&here, member.raw, "0, 1, 2 or 3")?),
             "subjects" => subjects = subjects_of(&here, member.raw)?,
             "json" | "text" | "base64" if content.is_some() => {
                 return Err(shape(&here, "one of json, text and base64, not two"));
@@ -450,6 +454,7 @@ fn payload(at: &str, raw: &[u8]) -> Result<PayloadRequest, IntakeError> {
     let (bytes, default_media, _) = content.ok_or_else(|| missing(at, "json, text or base64"))?;
     let media = media.unwrap_or_else(|| default_media.to_owned());
     frame::check_media(&media).map_err(|detail| shape(&format!("{at}/media"), &detail))?;
+    let (tier, tier_named) = (tier.unwrap_or(STANDARD_TIER), tier.is_some());
     if tier > 3 {
         return Err(shape(&format!("{at}/tier"), "0, 1, 2 or 3"));
     }
@@ -461,6 +466,7 @@ fn payload(at: &str, raw: &[u8]) -> Result<PayloadRequest, IntakeError> {
         name,
         media,
         tier,
+        tier_named,
         bytes,
         own,
         shape,

@@ -5,6 +5,7 @@
 
 mod admin;
 pub mod append;
+mod classes;
 mod company;
 mod dry_run;
 mod error;
@@ -88,6 +89,8 @@ pub struct Shared {
     joint: joint::Joint,
     tokens: Tokens,
     agents: Agents,
+    /// Tiers of payloads whose writers name none.
+    classes: classes::Looks,
     run_keys: Mutex<OpenKeys>,
     /// Tenants whose ledgers lack what was published, as this process saw it last.
     rewound: RwLock<BTreeSet<TenantId>>,
@@ -134,6 +137,7 @@ impl Recorder {
             joint: joint::Joint::default(),
             tokens: Tokens::new(store.clone()),
             agents: Agents::new(store.clone()),
+            classes: classes::Looks::default(),
             store,
             vault,
             redaction,

@@ -123,7 +123,7 @@ impl Recorder {
             fingerprint.clone(),
             None,
             &run_keys,
-            rules.as_deref(),
+            (rules.as_deref(), &*self.classes(&caller.tenant).await?),
         )?;
         let opening = Opening {
             empty: Chain::new(caller.tenant.clone(), run),

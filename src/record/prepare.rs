@@ -1,5 +1,6 @@
 //! Preparing: what of a frame depends on no place is each request's own work, before the frame is handed over.
 
+use super::classes::Classes;
 use super::intake::{FrameRequest, IntakeCode, IntakeError, PayloadRequest, RESULT_KEY};
 use super::own::Own;
 use super::signed::{self, Signers};
@@ -42,8 +43,10 @@ impl Prepared {
         fingerprint: Vec<u8>,
         result: Option<Box<Self>>,
         keys: &RunKeys,
-        rules: Option<&RuleSet>,
+        (rules, classes): (Option<&RuleSet>, &Classes),
     ) -> Result<Self, RecordError> {
+        // Behind its fingerprint, which is that of what was sent: the classes may be others when it is sent again.
+        classes.give(&mut request);
         let redactions = redaction::listed(rules, &mut request, keys)?;
         let named = request
             .payloads
@@ -272,7 +275,7 @@ pub(super) fn prepare(
     caller: &Caller,
     mut request: FrameRequest,
     keys: &RunKeys,
-    rules: Option<&RuleSet>,
+    (rules, classes): (Option<&RuleSet>, &Classes),
     signers: &Signers<'_>,
 ) -> Result<Prepared, RecordError> {
     let actor = caller.speak(request.actor.take(), request.kind)?;
@@ -299,10 +302,17 @@ pub(super) fn prepare(
         let actor = caller.speak(result.actor.clone(), result.kind)?;
         signed::check_form(&result, &actor).map_err(of_result)?;
         signers.check_unsigned(result.kind, &actor)?;
-        Prepared::new(*result, actor, alone, None, keys, rules).map(Box::new)
+        Prepared::new(*result, actor, alone, None, keys, (rules, classes)).map(Box::new)
     });
     let result = result.transpose()?;
-    let prepared = Prepared::new(request, actor.clone(), fingerprint, result, keys, rules)?;
+    let prepared = Prepared::new(
+        request,
+        actor.clone(),
+        fingerprint,
+        result,
+        keys,
+        (rules, classes),
+    )?;
     signers.check(&prepared, &actor)?;
     Ok(prepared)
 }

@@ -137,6 +137,18 @@ impl Known {
         due.any(|one| i16::from(one.tier) == tier)
     }
 
+    /// Whether a tier of one of the runs is kept by nothing.
+    pub(super) fn is_free(&self, run: &RunId, tier: u8) -> bool {
+        matches!(self.verdict(run, i16::from(tier)), Verdict::Free(_))
+    }
+
+    /// Whether something of a run expired that nothing keeps, but for tiers of which nothing is left.
+    pub(super) fn has_free(&self, run: &RunId, done: i16) -> bool {
+        let fate = self.fate(run);
+        let mut due = fate.iter().flat_map(|fate| fate.expired(self.now));
+        due.any(|one| done & (1_i16 << one.tier) == 0 && self.is_free(run, one.tier))
+    }
+
     /// Whether a tier of one of the runs may be erased: the one function that decides.
     pub(super) fn verdict(&self, run: &RunId, tier: i16) -> Verdict {
         let of_run: Option<&InTheWay> = self.held.runs.get(run);
@@ -151,7 +163,7 @@ impl Known {
                 let tier = u8::try_from(tier).unwrap_or(0);
                 self.versions.floor(facts, tier)
             }
-            // What was promised of it cannot be told.
+            // There is no such run; what was promised of it cannot be told.
             None => self.versions.last().map(|last| Floor {
                 until: When::Never,
                 schedule: format!("version {}", last.version),

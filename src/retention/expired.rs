@@ -1,6 +1,6 @@
 //! What expired is not read any more, whether the sweeper came by or not.
 
-use super::decide::{Known, Verdict};
+use super::decide::Known;
 use super::expire::EXPIRED;
 use super::term::When;
 use crate::record::RecordError;
@@ -28,8 +28,8 @@ impl Expired {
         let Some(fate) = known.fate(run) else {
             return Ok(Self::default());
         };
-        let free = |tier: u8| matches!(known.verdict(run, i16::from(tier)), Verdict::Free(_));
-        let due = fate.expired(known.now).filter(|one| free(one.tier));
+        let due = fate.expired(known.now);
+        let due = due.filter(|one| known.is_free(run, one.tier));
         let tiers = due.filter_map(|one| match one.due {
             When::At(at) => Some((one.tier, at, fate.policy())),
             When::Never => None,

@@ -238,15 +238,6 @@ impl Policy {
             document,
         })
     }
-
-    /// The tier of a payload whose writer named none, where the policy says one.
-    pub(crate) fn class(&self, kind: Kind, name: &str) -> Option<u8> {
-        if self.document.classes.is_empty() {
-            return None;
-        }
-        let class = format!("{}.{name}", kind.as_str());
-        self.document.classes.get(&class).copied()
-    }
 }
 
 fn check_schedules(schedules: &[Schedule]) -> Result<(), BadPolicy> {
@@ -387,8 +378,6 @@ mod tests {
         assert_eq!(String::from_utf8(bytes).unwrap(), text);
         assert_eq!(policy.default, Some(1));
         assert_eq!(policy.rules[0].1, 0);
-        assert_eq!(policy.class(Kind::ToolCall, "arguments"), Some(1));
-        assert_eq!(policy.class(Kind::ToolCall, "other"), None);
     }
 
     #[test]

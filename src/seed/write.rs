@@ -44,7 +44,7 @@ pub(super) async fn write(
     let mut locked = store::tenants::lock(&mut tx, tenant).await?;
     let mut unwritten = Unwritten::begin(&locked, &recorder.vault).await?;
     let stated = state(&mut unwritten, &mut locked, &batch.runs)?;
-    // Read again: signing takes its time, and frames are written only near what their writer takes for the database's clock.
+    // Behind the signatures, which take longer than a clock may be wrong where the machine is busy.
     let now = store::time::now(&mut tx).await?;
     insert(&mut tx, now, &batch.runs, &stated).await?;
     unwritten.write(&mut tx, &locked).await?;

@@ -142,7 +142,9 @@ async fn a_run_is_asked_for_each_fact_and_what_it_lacks_is_found() {
         (&some["runs"], &named(&some, "release")["absent"]),
         (&json!(1), &json!(1))
     );
-    api.get("/v1/coverage").await.problem(400, "purpose_required");
+    api.get("/v1/coverage")
+        .await
+        .problem(400, "purpose_required");
     api.get("/v1/coverage?filter=agent%20%3D&purpose=case-7")
         .await
         .problem(400, "malformed_filter");

@@ -37,7 +37,7 @@ async fn said(api: &Api, run: &str, which: std::ops::Range<u64>) {
 }
 
 /// Makes a table refuse rows of which something is true, as a failure at that step would.
-async fn break_table(sql: &mut PgConnection, verb: &str, table: &str, when: &str) {
+pub(crate) async fn break_table(sql: &mut PgConnection, verb: &str, table: &str, when: &str) {
     let row = if verb == "delete" { "old" } else { "new" };
     let broken = format!(
         "create function broken() returns trigger language plpgsql as $$ begin
@@ -51,7 +51,7 @@ async fn break_table(sql: &mut PgConnection, verb: &str, table: &str, when: &str
 }
 
 /// Mends it again.
-async fn mend_table(sql: &mut PgConnection, table: &str) {
+pub(crate) async fn mend_table(sql: &mut PgConnection, table: &str) {
     let mended = format!("drop trigger broken on {table}; drop function broken()");
     sqlx::raw_sql(sqlx::AssertSqlSafe(mended))
         .execute(sql)

@@ -3,7 +3,6 @@
 use crate::harness::{self, TestDatabase};
 use crate::running::Server;
 use futures_util::TryStreamExt as _;
-use onrecord::audit::{Audit, State, Told};
 use onrecord::store::Store;
 use onrecord_core::receipt::Receipt;
 use serde_json::json;
@@ -14,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// A server that has a sealed run with all that a row can have, and an open one in the midst of a turn.
-async fn recorded() -> (Server, [Vec<Receipt>; 2]) {
+pub async fn recorded() -> (Server, [Vec<Receipt>; 2]) {
     let server = Server::start().await;
     let api = &server.api;
     let (sealed, open) = (api.any_run().await, api.any_run().await);
@@ -37,7 +36,7 @@ async fn recorded() -> (Server, [Vec<Receipt>; 2]) {
 }
 
 /// All rows of a table as text, in some order that is always the same.
-async fn rows(pool: &PgPool, table: &str, columns: &str) -> Vec<u8> {
+pub async fn rows(pool: &PgPool, table: &str, columns: &str) -> Vec<u8> {
     let copy = format!("copy (select {columns} from {table} order by 1, 2) to stdout");
     let mut stream = pool.copy_out_raw(&copy).await.expect(table);
     let mut all = Vec::new();
@@ -96,6 +95,7 @@ async fn in_the_first_shape(now: &PgPool) -> (TestDatabase, Vec<(String, Vec<u8>
         };
         let as_then = |(name, _): &(String, String)| match name.as_str() {
             "hash" if table == "frames" => "sha256('\\x00'::bytea || bytes)".to_owned(),
+            "kind" if table == "frames" => "frame_kind(kind_no)".to_owned(),
             "request_mac" => "request_mac || sha256('more')".to_owned(),
             _ if today.contains(&(name.clone(), "uuid".to_owned())) => format!("run_id({name})"),
             _ => name.clone(),
@@ -188,175 +188,48 @@ async fn keys_of_the_first_shape_are_moved_into_another_database_and_not_lost_on
     }
 }
 
-/// Columns of a table, apart from those that are generated.
-async fn names(pool: &PgPool, schema: &str, table: &str) -> Vec<String> {
-    let names = sqlx::query_scalar(
-        "select column_name::text from information_schema.columns
-         where table_schema = $1 and table_name = $2 and is_generated = 'NEVER' order by ordinal_position",
-    );
-    let names = names.bind(schema).bind(table);
-    names.fetch_all(pool).await.expect("columns")
-}
-
-/// A database as it was before there were facts, with the records of another one.
-async fn before_facts(now: &PgPool) -> TestDatabase {
-    const BEFORE: i64 = 9;
-    let database = harness::database().await;
-    let then = PgPool::connect(&database.url).await.expect("a connection");
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
-    let mut keys = Migrator::new(folder.join("keys"))
-        .await
-        .expect("migrations");
-    keys.dangerous_set_table_name("keys._sqlx_migrations");
-    keys.create_schema("keys");
-    keys.run(&then).await.expect("keys");
-    let migrations = Migrator::new(folder).await.expect("migrations");
-    migrations.run_to(BEFORE, &then).await.expect("the ninth");
-    let tables: Vec<(String, String)> = sqlx::query_as(
-        "select table_schema::text, table_name::text from information_schema.tables
-         where table_schema in ('public', 'keys') and table_name <> '_sqlx_migrations'",
-    )
-    .fetch_all(&then)
-    .await
-    .expect("tables");
-    let mut sink = then.acquire().await.expect("a connection");
-    // Without foreign keys, in whatever order tables come.
-    sqlx::query("set session_replication_role = replica")
-        .execute(&mut *sink)
-        .await
-        .expect("as who may do everything");
-    for (schema, table) in &tables {
-        let of_now = names(now, schema, table).await;
-        let columns = names(&then, schema, table).await;
-        // Kinds were words then.
-        let select = columns.iter().map(|name| match name.as_str() {
-            "kind" if table == "frames" => "frame_kind(kind_no)".to_owned(),
-            name => name.to_owned(),
-        });
-        let known = |name: &String| name == "kind" || of_now.contains(name);
-        assert!(
-            columns.iter().all(known),
-            "{table}: {columns:?}, {of_now:?}"
-        );
-        let select = Vec::from_iter(select).join(", ");
-        let data = rows(now, &format!("{schema}.{table}"), &select).await;
-        let copy = format!("copy {schema}.{table} ({}) from stdin", columns.join(", "));
-        let mut copying = sink.copy_in_raw(&copy).await.expect(table);
-        copying.send(data).await.expect(table);
-        copying.finish().await.expect(table);
-    }
-    drop(sink);
-    then.close().await;
-    database
-}
-
-/// Runs whose frames say what is hard to fill in: U+0000, what looks like it, long and wide names, many labels, secrets.
-async fn odd_runs(api: &crate::api::Api) -> Vec<String> {
-    let labels: Vec<serde_json::Value> = (0..70)
-        .map(|n| {
-            if n % 9 == 0 {
-                json!(n)
-            } else {
-                json!(format!("label {n}"))
-            }
-        })
-        .collect();
-    let session = json!({"session": {"agent": "coder", "labels": labels, "profile": "a\u{0}b", "release": "r".repeat(300),
-        "mandate": "\u{0}\u{0}"}});
-    let run = api.open(&session).await.run.to_string();
-    let long = format!("x{}", "\u{fc}".repeat(150));
-    let frames = [
-        json!({"kind": "turn", "body": {"model": "m\u{0}"}}),
-        json!({"kind": "tool_call", "body": {"name": "back\\u0000slash"}, "result": {"body": {"status": "ok"}}}),
-        json!({"kind": "tool_call", "body": {"name": "two\\\u{0}\u{0}nuls", "\u{0}": 1}}),
-        json!({"kind": "tool_call", "body": {"name": long}}),
-        json!({"kind": "tool_call", "body": {"name": format!("{}\u{0}{long}", "y".repeat(130))}}),
-        json!({"kind": "tool_call", "body": {"name": 7}}),
-        json!({"kind": "model_call", "body": {"model": "m-1"}}),
-        json!({"kind": "file_version", "body": {"path": "src/\u{1f980}.rs"}}),
-        json!({"kind": "gate_result", "body": {"name": "\u{0}", "verdict": "fail"}}),
-        json!({"kind": "gate_result", "body": {"name": "tests", "verdict": "maybe"}}),
-        json!({"kind": "gate_result", "body": {"verdict": "error"}, "actor": {"type": "human", "id": "ada"}}),
-        json!({"kind": "observation", "payloads": [{"name": "p", "text": "AKIAIOSFODNN7EXAMPLQ and more", "tier": 3}]}),
-        json!({"kind": "outcome", "turn": null, "body": {"status": "failed"}}),
-    ];
-    for frame in frames {
-        api.frame(&run, &frame).await.is(201);
-    }
-    let sealed = api.any_run().await.run.to_string();
-    let run_of_all = api
-        .open(&json!({"session": {"agent": "a", "profile": "p", "release": "r"}}))
-        .await;
-    let whole = run_of_all.run.to_string();
-    for frame in [
-        json!({"kind": "turn", "body": {"model": "m"}}),
-        json!({"kind": "decision", "actor": {"type": "human", "id": "ada"}}),
-        json!({"kind": "tool_call", "body": {"name": "sh"}, "result": {"body": {}}}),
-        json!({"kind": "gate_result", "body": {"name": "t", "verdict": "pass"}}),
-        json!({"kind": "outcome", "turn": null, "body": {"status": "completed"}}),
-    ] {
-        api.frame(&whole, &frame).await.is(201);
-    }
-    for one in [&run, &sealed, &whole] {
-        api.post(&format!("/v1/runs/{one}/seal"), &json!({}))
-            .await
-            .is(201);
-    }
-    vec![run, sealed, whole]
-}
-
 #[tokio::test(flavor = "multi_thread")]
-async fn facts_of_frames_of_before_are_those_that_new_frames_have() {
-    let (server, _) = recorded().await;
-    let runs = odd_runs(&server.api).await;
+async fn what_an_earlier_ledger_says_of_holds_is_in_their_table() {
+    let (server, receipts) = recorded().await;
+    let api = &server.api;
+    let (one, other) = (&receipts[0][0].run, &receipts[1][0].run);
+    let set = async |hold: serde_json::Value| {
+        let answer = api.post("/v1/holds", &hold).await.is(201).json();
+        answer["hold"].clone()
+    };
+    let over = |run: &_, matter: &str| json!({"matter": matter, "run": run});
+    let mut ended = Vec::new();
+    for hold in [
+        over(one, "m"),
+        over(one, "n"),
+        json!({"matter": "m", "tenant": true}),
+        over(other, "m"),
+    ] {
+        ended.push(set(hold).await);
+    }
+    ended.remove(1);
+    for hold in ended {
+        let path = format!("/v1/holds/{hold}/release");
+        api.post(&path, &json!({})).await.is(200);
+    }
+    set(over(one, "m")).await;
+    set(json!({"matter": "n", "tenant": true})).await;
     let now = PgPool::connect(&server.database.url)
         .await
         .expect("a connection");
-    let tables = [
-        (
-            "run_facts",
-            "run, field, tenant, encode(convert_to(value, 'UTF8'), 'hex')",
-        ),
-        ("frames", "run, seq, kind_no, verdict, name"),
-    ];
-    let mut wanted = Vec::new();
-    for (table, columns) in tables {
-        let copy = format!("(select {columns} from {table} order by 1, 2, 4) as all_of_it");
-        wanted.push((copy.clone(), rows(&now, &copy, "*").await));
-    }
-    let missing: Vec<(String, i64)> = sqlx::query_as(
-        "select run_id(run), count(*) from run_facts where field = 15 group by run order by 1",
-    )
-    .fetch_all(&now)
-    .await
-    .expect("rows");
-    // The sealed one of `recorded`, the odd one and the empty one lack something; the whole one nothing.
-    assert_eq!(missing.len(), 3, "{missing:?}");
-    assert!(missing.iter().all(|(run, _)| *run != runs[2]));
-    let database = before_facts(&now).await;
+    let before = rows(&now, "holds", "*").await;
+    assert_eq!(String::from_utf8_lossy(&before).lines().count(), 6);
+    let (database, _) = in_the_first_shape(&now).await;
     now.close().await;
     let server = server.moved_to(database, None).await;
     let migrated = PgPool::connect(&server.database.url)
         .await
         .expect("a connection");
-    for (copy, before) in wanted {
-        let after = rows(&migrated, &copy, "*").await;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        assert_eq!(text(&after), text(&before), "{copy}");
-    }
+    let after = rows(&migrated, "holds", "*").await;
     migrated.close().await;
-    let audit = Audit {
-        url: server.database.url.clone(),
-        trusts: Vec::new(),
-        jobs: 1,
-    };
-    let mut found = Vec::new();
-    let mut state = State::none();
-    let summary = audit.run(&mut state, |told| {
-        if let Told::Finding(finding) = told {
-            found.push(finding);
-        }
-    });
-    summary.await.expect("an audit");
-    assert_eq!(found, []);
+    assert_eq!(
+        String::from_utf8_lossy(&after),
+        String::from_utf8_lossy(&before)
+    );
+    crate::hold_orders::fits(&server).await;
 }

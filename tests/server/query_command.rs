@@ -180,7 +180,7 @@ async fn filters_are_saved_and_what_was_asked_is_listed() {
         ],
     )
     .await;
-    assert!(told.contains("failed is one of runs"), "{told}");
+    assert!(told.contains("this is one of runs"), "{told}");
     let csv = ["query", "runs", "--purpose", "case-8", "--format", "csv"];
     printed(&server, &csv).await;
 

@@ -7,6 +7,7 @@ mod model;
 use self::clock::stepped;
 use crate::api::audit::{check, export, trust};
 use crate::api::{Answer, Api};
+use crate::erasing::{break_table, mend_table};
 use crate::running::Server;
 use onrecord_core::digest::Hash;
 use onrecord_core::statement::{Predicate, Signed};
@@ -355,4 +356,235 @@ async fn rules_choose_by_what_a_run_says_and_samples_by_its_id() {
     )
     .await
     .problem(409, "retention_floor");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_payload_without_a_tier_has_that_of_its_class() {
+    let server = Server::start().await;
+    let api = &server.api;
+    let frame = |key: &str| {
+        let result = json!({"payloads": [{"name": "output", "text": "o"}]});
+        json!({"kind": "tool_call", "key": key, "body": {"name": "shell"}, "result": result,
+            "payloads": [{"name": "arguments", "text": "a"}, {"name": "named", "text": "n", "tier": 2}]})
+    };
+    let run = api.any_run().await.run.to_string();
+    api.frame(&run, &frame("before")).await.is(201);
+    let classes = json!({"tool_call.arguments": 1, "tool_call.named": 3, "tool_result.output": 3, "session.task": 0});
+    let policy = json!({"schedules": [{"name": "s"}], "classes": classes});
+    put(api, &policy).await.is(201);
+    // What was known of the classes holds for a second; another server asks at once.
+    let second = server.second().await;
+    let tiers = async |run: &str, seq: u64| {
+        let frame = api.get(&format!("/v1/runs/{run}/frames/{seq}")).await;
+        let payloads = frame.is(200).json()["payloads"].as_array().unwrap().clone();
+        payloads
+            .iter()
+            .map(|one| one["tier"].as_u64().unwrap())
+            .collect::<Vec<_>>()
+    };
+    second.api.frame(&run, &frame("after")).await.is(201);
+    assert_eq!(
+        (tiers(&run, 1).await, tiers(&run, 2).await),
+        (vec![2, 2], vec![2])
+    );
+    assert_eq!(
+        (tiers(&run, 3).await, tiers(&run, 4).await),
+        (vec![1, 2], vec![3])
+    );
+    let opening = json!({"session": {}, "key": "o", "payloads": [{"name": "task", "text": "t"}]});
+    let opened = second.api.open(&opening).await.run.to_string();
+    assert_eq!(tiers(&opened, 0).await, [0]);
+    // What was sent before is the same frame, whatever its class is now.
+    let again = second.api.frame(&run, &frame("before")).await.is(200);
+    assert_eq!(again.json()["seq"], 1);
+    audited(api, &run).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_crash_cut_off_is_gone_on_with_and_certified_once() {
+    for (verb, table) in [
+        ("insert", "erasure_parts"),
+        ("delete", "keys.run_keys"),
+        ("delete", "payloads"),
+        ("insert", "erased_payloads"),
+    ] {
+        let (server, clock) = stepped().await;
+        let api = &server.api;
+        put(api, &window("w", 9, 1)).await.is(201);
+        let mut runs = Vec::new();
+        for name in ["a", "b", "c"] {
+            runs.push(run_with(api, json!({}), name, true).await);
+        }
+        clock.step_days(2).await;
+        let mut sql = server.sql().await;
+        break_table(&mut sql, verb, table, "true").await;
+        api.post("/v1/retention/sweep", &json!({})).await.is(500);
+        // Before the entries are there nothing is erased; after it everything is, for every reader.
+        let certified = table != "erasure_parts";
+        for (run, commits) in &runs {
+            let problem = read(api, run, &commits[3]).await;
+            let problem = problem.problem(410, "payload_expired");
+            let told = problem["detail"]
+                .as_str()
+                .unwrap()
+                .contains("was erased at");
+            assert_eq!(told, certified, "{verb} {table}: {problem}");
+            let erased = audited(api, run).await.payloads.erased;
+            assert_eq!(erased, u64::from(certified), "{verb} {table}");
+        }
+        mend_table(&mut sql, table).await;
+        let finality = server.app.finality;
+        server.app.recorder.erase_pending(finality).await.unwrap();
+        assert_eq!(sweep(api).await, if certified { 0 } else { 3 });
+        for (run, _) in &runs {
+            assert_eq!(audited(api, run).await.payloads.erased, 1);
+        }
+        let left: (i64, i64, i64, i64) = sqlx::query_as(
+            "select (select count(*) from payloads where tier = 3), (select count(*) from erased_payloads),
+               (select count(*) from keys.run_keys where tier = 3 and run in (select run from runs where sealed_at is not null)),
+               (select count(*) from ledger_entries where name = 'erasure')",
+        )
+        .fetch_one(&mut sql)
+        .await
+        .unwrap();
+        assert_eq!(left, (0, 3, 0, 3), "{verb} {table}");
+        let erasures = api.get("/v1/erasures").await.is(200).json();
+        assert_eq!(erasures["erasures"][0]["state"], "ciphertext_removed");
+        assert_eq!(erasures["erasures"][0]["count"], 3);
+        server.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_would_go_is_what_goes() {
+    let (server, clock) = stepped().await;
+    let api = &server.api;
+    let compliance = api.role("compliance").await;
+    let (first, _) = run_with(api, json!({}), "first", true).await;
+    run_with(api, json!({}), "second", true).await;
+    let hold = json!({"run": first, "matter": "case-7"});
+    api.post("/v1/holds", &hold).await.is(201);
+    let path = "/v1/retention/dry-run";
+    let none = compliance.get(path).await.is(200).json();
+    assert_eq!((&none["version"], &none["going"]), (&json!(0), &json!([])));
+    let policy = window("w", 20, 10);
+    let asked = compliance
+        .post(&format!("{path}?at=2099-01-01"), &policy)
+        .await
+        .is(200)
+        .json();
+    assert_eq!(asked["version"], 1);
+    assert_eq!(asked["going"].as_array().unwrap().len(), 4);
+    assert_eq!(asked["going"][0]["held"], "case-7");
+    assert_eq!(
+        asked["totals"][0],
+        json!({"schedule": "w", "tier": 2, "runs": 2, "payloads": 2, "bytes": asked["totals"][0]["bytes"], "held": 1})
+    );
+    put(api, &policy).await.is(201);
+    clock.step_days(11).await;
+    let page = compliance
+        .get(&format!("{path}?limit=1"))
+        .await
+        .is(200)
+        .json();
+    let next = page["next"].as_str().unwrap();
+    let mut going = page["going"].as_array().unwrap().clone();
+    let mut after = Some(next.to_owned());
+    while let Some(next) = after {
+        let page = compliance
+            .get(&format!("{path}?limit=1&after={next}"))
+            .await
+            .is(200)
+            .json();
+        going.extend(page["going"].as_array().unwrap().clone());
+        after = page["next"].as_str().map(str::to_owned);
+    }
+    let free = going.iter().filter(|one| one["held"].is_null());
+    let payloads: u64 = free.map(|one| one["payloads"].as_u64().unwrap()).sum();
+    assert_eq!((going.len(), payloads), (2, 1));
+    assert_eq!(sweep(api).await, payloads);
+    api.role("agent").await.get(path).await.is(403);
+    compliance
+        .get(&format!("{path}?at=soon"))
+        .await
+        .problem(400, "malformed_parameter");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_servers_that_sweep_at_once_erase_each_payload_once() {
+    let (server, clock) = stepped().await;
+    let api = &server.api;
+    put(api, &window("w", 2, 1)).await.is(201);
+    for name in 0..6 {
+        run_with(api, json!({}), &name.to_string(), name % 3 != 0).await;
+    }
+    let second = server.second().await;
+    clock.step_days(3).await;
+    let (one, other) = tokio::join!(sweep(api), sweep(&second.api));
+    assert_eq!(one + other, 12);
+    let entries: (i64, i64) = sqlx::query_as(
+        "select (select count(*) from ledger_entries where name = 'erasure'), (select count(*) from payloads)",
+    )
+    .fetch_one(&mut server.sql().await)
+    .await
+    .unwrap();
+    assert_eq!(entries, (12, 12));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_command_line_sets_shows_tries_and_sweeps() {
+    let (server, clock) = stepped().await;
+    let printed = async |args: &[&str]| {
+        let args = [&["retention"], args].concat();
+        let output = crate::command_line::output(&server, &args).await;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {errors}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let presets = printed(&["presets"]).await;
+    assert!(presets.contains("45 CFR 164.316(b)(2)(i)"), "{presets}");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("policy.json");
+    std::fs::write(&file, printed(&["presets", "debug-30d"]).await).unwrap();
+    let file = file.to_str().unwrap();
+    let (run, _) = run_with(&server.api, json!({}), "x", true).await;
+    assert_eq!(printed(&["show"]).await, "");
+    let tried = printed(&["dry-run", "--policy", file, "--at", "2199-01-01"]).await;
+    assert!(
+        tried.starts_with("debug-30d tier 2: 1 payloads of 1 runs, "),
+        "{tried}"
+    );
+    assert!(printed(&["set", file]).await.starts_with("version 1, "));
+    assert!(
+        printed(&["set", file])
+            .await
+            .starts_with("held already: version 1, ")
+    );
+    assert!(
+        printed(&["show", "--version", "1"])
+            .await
+            .contains("\"debug-30d\"")
+    );
+    clock.step_days(31).await;
+    let listed = printed(&["dry-run", "--list"]).await;
+    assert_eq!(listed.lines().count(), 2, "{listed}");
+    assert!(
+        listed.contains(&format!("{run} tier 3: 1 payloads, ")),
+        "{listed}"
+    );
+    assert!(
+        printed(&["status"])
+            .await
+            .contains(" runs are not looked at yet")
+    );
+    assert_eq!(
+        printed(&["sweep"]).await,
+        "2 payloads of 1 runs are erased\n"
+    );
+    assert!(printed(&["dry-run"]).await.starts_with("nothing of "));
+    let status: Value = serde_json::from_str(&printed(&["status", "--json"]).await).unwrap();
+    assert_eq!(
+        (&status["due"], &status["last"]["payloads"]),
+        (&json!(0), &json!(2))
+    );
 }

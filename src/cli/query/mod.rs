@@ -229,7 +229,7 @@ async fn count(resource: &'static str, args: AskArgs, client: &Client) -> anyhow
         table(screen, &columns, &cells)
     };
     written(&text, args.file())?;
-    if answer["cut"] == true {
+    if answer["cut_off"] == true {
         tell(
             "there are more groups than are told; a filter or a coarser unit of time makes them fewer",
         );

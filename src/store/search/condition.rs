@@ -3,12 +3,11 @@
 //! A condition has two values and never three: a comparison with what a row does not have is false, and `Not` is
 //! exactly the opposite of what it is about. So `not (a = b)` is true of a row without `a`, which `a <> b` of SQL is not.
 
-use super::field::{Field, Source};
-use crate::store::facts::field_no;
+use super::field::{Field, HOLD, Source};
 use crate::store::id::Uuid;
 use crate::store::signed;
 use crate::store::time::Time;
-use onrecord_core::facts::{self, FactField};
+use onrecord_core::facts;
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::timestamp::Timestamp;
 use sqlx::{Postgres, QueryBuilder};
@@ -81,6 +80,28 @@ impl Condition {
         Self::Any(Vec::new())
     }
 
+    /// The same with tests of what follows from another field as tests of that.
+    pub(crate) fn plain(self) -> Self {
+        let held = |values: &[Value]| {
+            let held = Self::Present(&HOLD);
+            let word = |word: &str| values.contains(&Value::Text(word.to_owned()));
+            match (word("yes"), word("no")) {
+                (true, true) => Self::always(),
+                (true, false) => held,
+                _ => Self::Not(Box::new(held)),
+            }
+        };
+        match self {
+            Self::All(all) => Self::All(all.into_iter().map(Self::plain).collect()),
+            Self::Any(any) => Self::Any(any.into_iter().map(Self::plain).collect()),
+            Self::Not(inner) => Self::Not(Box::new(inner.plain())),
+            Self::Is(field, _, value) if field.source == Source::Held => held(&[value]),
+            Self::In(field, values) if field.source == Source::Held => held(&values),
+            Self::Present(field) if field.source == Source::Held => Self::always(),
+            other => other,
+        }
+    }
+
     /// Whether any test in it is of such a field.
     pub(super) fn asks(&self, of: &impl Fn(&Field) -> bool) -> bool {
         match self {
@@ -108,14 +129,17 @@ impl Condition {
                 sql.push(") is not true");
             }
             Self::Is(field, comparison, value) => match field.source {
-                Source::Fact(fact) => said(sql, scope, fact, *comparison, value),
+                Source::Said(said) => {
+                    let test = (*comparison, std::slice::from_ref(value));
+                    said.push_test(sql, scope, Some(test));
+                }
                 source => {
-                    let expression = expression(source, scope);
+                    let expression = source.expression(scope);
                     let value = match comparison {
                         Comparison::Begins => value.clone(),
                         _ => value.as_kept(field),
                     };
-                    compare(sql, expression, *comparison, &value);
+                    compare(sql, &expression, *comparison, &value);
                 }
             },
             Self::In(field, values) => {
@@ -123,10 +147,13 @@ impl Condition {
                     .iter()
                     .map(|value| Self::Is(field, Comparison::Equal, value.clone()));
                 match field.source {
-                    Source::Fact(fact) => said_any(sql, scope, fact, values),
+                    Source::Said(said) => {
+                        let test = (Comparison::Equal, &values[..]);
+                        said.push_test(sql, scope, Some(test));
+                    }
                     _ if values.len() == 1 => any.for_each(|one| one.push(sql, scope)),
                     source => {
-                        sql.push(expression(source, scope)).push(" in (");
+                        sql.push(source.expression(scope)).push(" in (");
                         for (place, value) in values.iter().enumerate() {
                             sql.push(if place == 0 { "" } else { ", " });
                             value.as_kept(field).push(sql);
@@ -136,30 +163,17 @@ impl Condition {
                 }
             }
             Self::Present(field) => match field.source {
-                Source::Fact(fact) => {
-                    listed(sql, scope, fact);
-                    sql.push(")");
-                }
+                Source::Said(said) => said.push_test(sql, scope, None),
                 source => {
-                    sql.push(expression(source, scope)).push(" is not null");
+                    sql.push(source.expression(scope)).push(" is not null");
                 }
             },
         }
     }
 }
 
-/// The expression that has the values. What the kind of a frame decides was answered before.
-fn expression(source: Source, scope: Scope<'_>) -> &'static str {
-    match source {
-        Source::Run(sql) | Source::Frame(sql) | Source::Payload(sql) => sql,
-        Source::RunId => scope.run,
-        Source::Fact(_) | Source::Kind | Source::Name(_) | Source::Verdict | Source::FailedGate => {
-            "null"
-        }
-    }
-}
-
-fn compare(
+/// Adds a comparison of an expression with a value.
+pub(super) fn compare(
     sql: &mut QueryBuilder<Postgres>,
     expression: &str,
     comparison: Comparison,
@@ -169,7 +183,7 @@ fn compare(
         sql.push("(starts_with(").push(expression).push(", ");
         sql.push_bind(text.clone()).push(")");
         // An index knows a range only, and only these columns are in the order of bytes.
-        if ["value", "f.name"].contains(&expression) {
+        if expression.starts_with("s.") || expression == "f.name" {
             sql.push(" and ").push(expression).push(" >= ");
             sql.push_bind(text.clone()).push(" and ");
             sql.push(expression).push(" <= ");
@@ -191,53 +205,6 @@ fn compare(
 /// Above every text that begins so, in the order of bytes.
 pub(super) fn last_beginning_with(text: &str) -> String {
     format!("{text}\u{10ffff}\u{10ffff}")
-}
-
-/// `exists (…)`: a frame of the run says so. `offset 0` keeps the planner from turning one look at an index for each row
-/// into a join with all runs that say so.
-fn said(
-    sql: &mut QueryBuilder<Postgres>,
-    scope: Scope<'_>,
-    fact: FactField,
-    comparison: Comparison,
-    value: &Value,
-) {
-    if comparison == Comparison::Begins {
-        listed(sql, scope, fact);
-        sql.push(" and ");
-        compare(sql, "value", comparison, value);
-        sql.push(")");
-        return;
-    }
-    said_any(sql, scope, fact, std::slice::from_ref(value));
-}
-
-fn said_any(sql: &mut QueryBuilder<Postgres>, scope: Scope<'_>, fact: FactField, values: &[Value]) {
-    if scope.each {
-        sql.push("exists (select from run_facts where tenant = ");
-        sql.push_bind(scope.tenant.to_owned()).push(" and field = ");
-        sql.push_bind(field_no(fact));
-    } else {
-        listed(sql, scope, fact);
-    }
-    let values: Vec<String> = values.iter().map(Value::as_fact).collect();
-    match &values[..] {
-        [one] => sql.push(" and value = ").push_bind(one.clone()),
-        _ => sql.push(" and value = any(").push_bind(values).push(")"),
-    };
-    if scope.each {
-        sql.push(" and run = ").push(scope.run).push(" offset 0");
-    }
-    sql.push(")");
-}
-
-/// `run in (select …`: the runs that say anything of a field, which are listed once and not looked for row by row, since
-/// the index has the value before the run.
-fn listed(sql: &mut QueryBuilder<Postgres>, scope: Scope<'_>, fact: FactField) {
-    sql.push(scope.run)
-        .push(" in (select run from run_facts where tenant = ");
-    sql.push_bind(scope.tenant.to_owned()).push(" and field = ");
-    sql.push_bind(field_no(fact));
 }
 
 fn joined(
@@ -275,8 +242,8 @@ impl Value {
         }
     }
 
-    /// As `run_facts` has it.
-    pub(super) fn as_fact(&self) -> String {
+    /// As tables have it that say something of runs.
+    pub(super) fn as_said(&self) -> String {
         match self {
             Self::Text(text) => facts::value(text),
             Self::Number(number) => number.to_string(),

@@ -8,9 +8,10 @@ use super::condition::{Condition, Scope};
 use super::driver::Bounds;
 use super::field::{Field, FieldType, Source};
 use super::frames::{Way, ways_to_count};
-use super::payloads::RECORDS;
+use super::payloads::push_records;
 use super::resolve::resolved;
-use crate::store::facts::{KINDS, field_no, verdict_no};
+use super::said::Said;
+use crate::store::facts::{KINDS, verdict_no};
 use crate::store::search::branch::branches;
 use crate::store::time::Time;
 use crate::store::{StoreError, Tx, unsigned};
@@ -134,7 +135,7 @@ fn push_part(sql: &mut QueryBuilder<Postgres>, scope: Scope<'_>, of: Of, part: &
     let kind = part.kind();
     sql.push("select ");
     for (place, by) in by.iter().enumerate() {
-        sql.push(key(*by, place, of, kind));
+        sql.push(key(*by, place, (of, kind), scope));
         sql.push(format!(" as key_{place}, "));
     }
     sql.push("count(*) as part");
@@ -149,8 +150,11 @@ fn push_part(sql: &mut QueryBuilder<Postgres>, scope: Scope<'_>, of: Of, part: &
         }
         Of::Frames => part.push_from(sql, scope.tenant),
         Of::Payloads => {
-            sql.push(" from (").push(RECORDS).push(" where tenant = ");
-            sql.push_bind(scope.tenant.to_owned()).push(") p");
+            sql.push(" from (");
+            push_records(sql, |sql| {
+                sql.push("tenant = ").push_bind(scope.tenant.to_owned());
+            });
+            sql.push(") p");
         }
     }
     if with_run && of != Of::Runs {
@@ -158,17 +162,16 @@ fn push_part(sql: &mut QueryBuilder<Postgres>, scope: Scope<'_>, of: Of, part: &
     }
     for (place, by) in by.iter().enumerate() {
         if let By::Field(Field {
-            source: Source::Fact(fact),
+            source: Source::Said(said),
             ..
         }) = by
         {
+            let column = said.column();
             sql.push(format!(
-                " left join run_facts g{place} on g{place}.tenant = "
+                " left join (select distinct d.run, {column} as value"
             ));
-            sql.push_bind(scope.tenant.to_owned());
-            sql.push(format!(" and g{place}.field = "));
-            sql.push_bind(field_no(*fact));
-            sql.push(format!(" and g{place}.run = {}", scope.run));
+            said.push(sql, "d", scope.tenant, false);
+            sql.push(format!(") g{place} on g{place}.run = {}", scope.run));
         }
     }
     match of {
@@ -194,7 +197,7 @@ fn push_part(sql: &mut QueryBuilder<Postgres>, scope: Scope<'_>, of: Of, part: &
 }
 
 /// The expression of a key, of frames as it is for those of a kind.
-fn key(by: By, place: usize, of: Of, kind: Option<Kind>) -> String {
+fn key(by: By, place: usize, (of, kind): (Of, Option<Kind>), scope: Scope<'_>) -> String {
     let field = match by {
         By::Time(unit) => {
             let time = match of {
@@ -213,8 +216,10 @@ fn key(by: By, place: usize, of: Of, kind: Option<Kind>) -> String {
         By::Field(field) => field,
     };
     match (field.source, kind) {
-        (Source::Run(sql) | Source::Payload(sql) | Source::Frame(sql), _) => format!("{sql}::text"),
-        (Source::Fact(_), _) => format!("g{place}.value"),
+        (Source::Run(_) | Source::Payload(_) | Source::Frame(_) | Source::Retention(_), _) => {
+            format!("{}::text", field.source.expression(scope))
+        }
+        (Source::Said(_), _) => format!("g{place}.value"),
         (Source::Kind, Some(kind)) => format!("'{}'::text", super::kinds::kind_no(kind)),
         (Source::Kind, None) => "f.kind_no::text".to_owned(),
         (Source::Name(kinds), Some(kind)) if kinds.contains(&kind) => "f.name".to_owned(),
@@ -258,7 +263,13 @@ impl Field {
     /// Whether rows may be counted by it.
     pub(crate) fn is_countable(&self) -> bool {
         matches!(self.kind, FieldType::Text | FieldType::Word(_))
-            && self.source != Source::Frame("f.key")
+            && ![
+                Source::Frame("f.key"),
+                // A hold over the tenant holds every run.
+                Source::Said(Said::Hold),
+                Source::Held,
+            ]
+            .contains(&self.source)
             || self.source == super::field::TIER
     }
 }

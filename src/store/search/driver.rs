@@ -1,8 +1,8 @@
 //! Which index leads to the runs of a branch, newest first.
 
-use super::condition::{Comparison, Condition, Scope, Value};
-use super::field::{LAST_AT, OPENED_AT, OUTCOME, RUN_TIER, SEALED_AT, STATUS, Source, TIER};
-use crate::store::facts::field_no;
+use super::condition::{Comparison, Condition, Scope, Value, compare};
+use super::field::{EXPIRES_AT, LAST_AT, OPENED_AT, OUTCOME, SEALED_AT, STATUS, Source, TIER};
+use super::said::Said;
 use crate::store::id::Uuid;
 use crate::store::{StoreError, Tx};
 use onrecord_core::facts::FactField;
@@ -26,8 +26,10 @@ pub(super) enum Driver {
     Ended,
     /// Those that came out so.
     Outcome(String),
-    /// Those of which a frame says so.
-    Fact(FactField, String),
+    /// Those of which it is said.
+    Said(Said, String),
+    /// Those that expire in a stretch of time; not in the order of their ids, and so for few only.
+    Expiring(Vec<(Comparison, Timestamp)>),
 }
 
 /// Between which ids runs are, ends included.
@@ -40,7 +42,20 @@ pub(crate) struct Bounds {
 impl Driver {
     /// Whether it leads to rows of `runs`, which are called `r`, so that the rest need not be looked up.
     pub(super) fn is_runs(&self) -> bool {
-        !matches!(self, Self::Fact(..))
+        !matches!(self, Self::Said(..) | Self::Expiring(_))
+    }
+
+    /// Whether it leads to a run once.
+    fn is_unique(&self) -> bool {
+        match self {
+            Self::Said(said, _) => said.is_unique(),
+            _ => true,
+        }
+    }
+
+    /// What a list of its runs begins with, so that each is there once before they are cut to a page.
+    pub(super) fn distinct(&self) -> &'static str {
+        if self.is_unique() { "" } else { "distinct " }
     }
 
     /// The expression of the run's id in [`Driver::push`].
@@ -50,18 +65,26 @@ impl Driver {
 
     /// Adds `from … where …`; other conditions on the ids may follow.
     pub(super) fn push(&self, sql: &mut QueryBuilder<Postgres>, tenant: &str, with_run: bool) {
-        if let Self::Fact(fact, value) = self {
-            sql.push(" from run_facts d");
-            if with_run {
-                // One look at the key for each: with `offset 0` it cannot become a join with all runs.
-                sql.push(
-                    " cross join lateral (select * from runs where runs.run = d.run offset 0) r",
-                );
+        match self {
+            Self::Said(said, value) => {
+                said.push(sql, "d", tenant, with_run);
+                sql.push(" and ").push(said.column()).push(" = ");
+                sql.push_bind(value.clone());
+                return;
             }
-            sql.push(" where d.tenant = ").push_bind(tenant.to_owned());
-            sql.push(" and d.field = ").push_bind(field_no(*fact));
-            sql.push(" and d.value = ").push_bind(value.clone());
-            return;
+            Self::Expiring(tests) => {
+                sql.push(" from run_retention d");
+                if with_run {
+                    sql.push(" cross join lateral (select * from runs where runs.run = d.run offset 0) r");
+                }
+                sql.push(" where d.tenant = ").push_bind(tenant.to_owned());
+                for (comparison, time) in tests {
+                    sql.push(" and ");
+                    compare(sql, "d.due", *comparison, &Value::Time(*time));
+                }
+                return;
+            }
+            _ => {}
         }
         sql.push(" from runs r where r.tenant = ");
         sql.push_bind(tenant.to_owned());
@@ -75,15 +98,15 @@ impl Driver {
             Self::Outcome(outcome) => {
                 sql.push(" and r.outcome = ").push_bind(outcome.clone());
             }
-            Self::Walk | Self::Fact(..) => {}
+            Self::Walk | Self::Said(..) | Self::Expiring(_) => {}
         }
     }
 
     /// Whether a member of a branch asks for no more than that it leads to a run.
     pub(super) fn is_said_by(&self, condition: &Condition) -> bool {
         match (self, condition) {
-            (Self::Fact(fact, said), Condition::Is(field, Comparison::Equal, value)) => {
-                field.source == Source::Fact(*fact) && *said == value.as_fact()
+            (Self::Said(said, named), Condition::Is(field, Comparison::Equal, value)) => {
+                field.source == Source::Said(*said) && *named == value.as_said()
             }
             _ => false,
         }
@@ -93,12 +116,9 @@ impl Driver {
     fn of(condition: &Condition) -> Option<Self> {
         match condition {
             Condition::Is(field, Comparison::Equal, value) => match (field.source, value) {
-                (Source::Fact(fact), value) => Some(Self::Fact(fact, value.as_fact())),
+                (Source::Said(said), value) => Some(Self::Said(said, value.as_said())),
                 // A payload of a tier makes its run one that has such.
-                (TIER, value) => match RUN_TIER.source {
-                    Source::Fact(fact) => Some(Self::Fact(fact, value.as_fact())),
-                    _ => None,
-                },
+                (TIER, value) => Some(Self::Said(Said::Fact(FactField::Tier), value.as_said())),
                 (STATUS, Value::Text(word)) if word == "open" => Some(Self::Unsealed),
                 (STATUS, Value::Text(word)) if word == "ended" => Some(Self::Ended),
                 (OUTCOME, Value::Text(word)) if word != "unknown" => {
@@ -134,6 +154,7 @@ pub(super) async fn choose(
             offered.push(driver);
         }
     }
+    offered.extend(expiring(branch));
     if offered.is_empty() {
         return Ok((Driver::Walk, None));
     }
@@ -143,7 +164,7 @@ pub(super) async fn choose(
         sql.push("(select count(*) from (select");
         driver.push(&mut sql, scope.tenant, false);
         bounds.push(&mut sql, driver.run());
-        sql.push(" limit ").push_bind(COUNTED).push(") as some)");
+        sql.push(" limit ").push_bind(COUNTED).push(") as counted)");
     }
     sql.push("]");
     let counts: Vec<i64> = sql
@@ -151,13 +172,26 @@ pub(super) async fn choose(
         .persistent(false)
         .fetch_one(&mut **tx)
         .await?;
-    let fewest = offered
-        .into_iter()
-        .zip(counts)
-        .min_by_key(|(_, count)| *count);
+    let usable = |(driver, count): &(Driver, i64)| {
+        !matches!(driver, Driver::Expiring(_)) || *count < COUNTED
+    };
+    let counted = offered.into_iter().zip(counts).filter(usable);
+    let fewest = counted.min_by_key(|(_, count)| *count);
     Ok(fewest.map_or((Driver::Walk, None), |(driver, count)| {
         (driver, Some(count))
     }))
+}
+
+/// The driver of what a branch asks of the expiry.
+fn expiring(branch: &[Condition]) -> Option<Driver> {
+    let tests = branch.iter().filter_map(|condition| match condition {
+        Condition::Is(field, comparison, Value::Time(time)) if field.source == EXPIRES_AT => {
+            Some((*comparison, *time))
+        }
+        _ => None,
+    });
+    let tests: Vec<_> = tests.collect();
+    (!tests.is_empty()).then_some(Driver::Expiring(tests))
 }
 
 impl Bounds {

@@ -3,6 +3,8 @@
 //! What a run's frames say is looked up in `run_facts`, by field and value. All other fields are columns, of the row that
 //! is asked about or of its run.
 
+use super::condition::Scope;
+use super::said::Said;
 use crate::store::facts::KINDS;
 use onrecord_core::coverage::Required;
 use onrecord_core::facts::FactField;
@@ -43,8 +45,12 @@ pub(super) enum Source {
     Payload(&'static str),
     /// The run's id, which rows of each sort have.
     RunId,
-    /// What any frame of the run says.
-    Fact(FactField),
+    /// What is said of the run in a table of its own.
+    Said(Said),
+    /// Whether anything holds it, which follows from that.
+    Held,
+    /// An expression of what the sweeper knows of the run, `q`.
+    Retention(&'static str),
     /// The kind of a frame.
     Kind,
     /// What frames of these kinds are about.
@@ -64,6 +70,7 @@ pub(super) const OUTCOME: Source = Source::Run("coalesce(r.outcome, 'unknown')")
 pub(super) const STATUS: Source = Source::Run(
     "case when r.sealed_at is not null then 'sealed' when r.ended then 'ended' else 'open' end",
 );
+pub(super) const EXPIRES_AT: Source = Source::Retention("nullif(q.due, 'infinity')");
 pub(super) const AT: Source = Source::Frame("f.at");
 pub(super) const TIER: Source = Source::Payload("p.tier");
 
@@ -133,6 +140,12 @@ pub(crate) static RUN_FIELDS: &[Field] = &[
     field("opened_at", FieldType::Time, OPENED_AT),
     field("last_at", FieldType::Time, LAST_AT),
     field("sealed_at", FieldType::Time, SEALED_AT),
+    field("flag", FieldType::Text, Source::Said(Said::Flag)),
+    field("incident", FieldType::Text, Source::Said(Said::Incident)),
+    field("hold", FieldType::Text, Source::Said(Said::Hold)),
+    field("held", FieldType::Word(&["yes", "no"]), Source::Held),
+    field("schedule", FieldType::Text, Source::Retention("q.schedule")),
+    field("expires_at", FieldType::Time, EXPIRES_AT),
 ];
 
 /// Fields of runs that rules of retention may ask for. They are compared in memory, with what was read of the run.
@@ -197,14 +210,15 @@ pub(super) static VERDICT_NO: Field =
 pub(super) static KIND_NO: Field = field("kind_no", FieldType::Number, Source::Frame("f.kind_no"));
 /// Fields by which the search finds what conditions of other fields imply.
 pub(super) static FRAME_AT: Field = field("at", FieldType::Time, AT);
-pub(super) static RUN_TIER: Field = fact("tier", FieldType::Text, FactField::Tier);
+/// The holds of a run.
+pub(super) static HOLD: Field = field("hold", FieldType::Text, Source::Said(Said::Hold));
 
 impl Field {
     /// Whether rows are found by a value of it, rather than looked at one after the other.
     pub(super) fn is_indexed(&self) -> bool {
         matches!(
             self.source,
-            Source::Fact(_)
+            Source::Said(_)
                 | Source::RunId
                 | Source::Kind
                 | Source::Name(_)
@@ -217,10 +231,32 @@ impl Field {
     }
 }
 
+impl Source {
+    /// The expression that has the value of a row, null for none. What the kind of a frame decides was answered before.
+    pub(super) fn expression(self, scope: Scope<'_>) -> String {
+        match self {
+            Self::Run(sql) | Self::Frame(sql) | Self::Payload(sql) => sql.to_owned(),
+            Self::RunId => scope.run.to_owned(),
+            Self::Retention(value) => {
+                format!(
+                    "(select {value} from run_retention q where q.run = {})",
+                    scope.run
+                )
+            }
+            Self::Said(_)
+            | Self::Held
+            | Self::Kind
+            | Self::Name(_)
+            | Self::Verdict
+            | Self::FailedGate => "null".to_owned(),
+        }
+    }
+}
+
 const fn field(name: &'static str, kind: FieldType, source: Source) -> Field {
     Field { name, kind, source }
 }
 
 const fn fact(name: &'static str, kind: FieldType, fact: FactField) -> Field {
-    field(name, kind, Source::Fact(fact))
+    field(name, kind, Source::Said(Said::Fact(fact)))
 }

@@ -15,6 +15,7 @@ mod kinds;
 pub(crate) mod payloads;
 mod resolve;
 pub(crate) mod runs;
+pub(crate) mod said;
 
 pub(crate) use driver::{Bounds, OPENING_MICROS};
 

@@ -17,11 +17,24 @@ use sqlx::postgres::PgRow;
 use sqlx::{Postgres, QueryBuilder, Row as _};
 use std::collections::HashMap;
 
-/// The columns of a record, of the rows that are there. What the agent kept has neither key nor ciphertext; what is erased
-/// has no key.
-pub(super) const RECORDS: &str = "select run, tenant, commit, seq, place, media, tier, size,
-  case when octet_length(ciphertext) = 0 then 'kept' when octet_length(wrapped_dek) = 0 then 'erased' else 'stored' end as state,
-  null::bigint as ledger_index, null::timestamptz as erased_at from payloads";
+/// Adds the records of payloads of which something is so, those that were removed too. What the agent kept has neither key
+/// nor ciphertext, and what is erased has no key.
+pub(super) fn push_records(
+    sql: &mut QueryBuilder<Postgres>,
+    so: impl Fn(&mut QueryBuilder<Postgres>),
+) {
+    sql.push(
+        "select run, tenant, commit, seq, place, media, tier, size,
+           case when octet_length(ciphertext) = 0 then 'kept' when octet_length(wrapped_dek) = 0 then 'erased' else 'stored' end as state,
+           null::bigint as ledger_index, null::timestamptz as erased_at from payloads where ",
+    );
+    so(sql);
+    sql.push(
+        " union all select run, tenant, commit, seq, place, media, tier, size, 'erased', ledger_index, erased_at
+           from erased_payloads where ",
+    );
+    so(sql);
+}
 
 /// Where a record is in the order of a search.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -106,6 +119,7 @@ fn statement(
     };
     let with_run = path.rest.needs_run();
     let mut sql = QueryBuilder::new("select p.* from (select ");
+    sql.push(path.driver.distinct());
     if with_run {
         sql.push("r.*");
     } else {
@@ -129,8 +143,11 @@ fn statement(
     if let Some(worst) = worst {
         runs(&mut sql, back.behind(), &worst.run);
     }
-    sql.push(") r cross join lateral (").push(RECORDS);
-    sql.push(" where payloads.run = r.run offset 0) p where ");
+    sql.push(") r cross join lateral (");
+    push_records(&mut sql, |sql| {
+        sql.push("run = r.run");
+    });
+    sql.push(" offset 0) p where ");
     path.rest.push(&mut sql, scope);
     if let Some(after) = asked.after {
         beyond(&mut sql, asked.order.behind(), after);

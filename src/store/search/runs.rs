@@ -60,6 +60,7 @@ async fn statement(
         } else {
             " union (select "
         });
+        sql.push(path.driver.distinct());
         sql.push(path.driver.run()).push(" as run");
         path.push(&mut sql, scope.tenant);
         if let Some(after) = asked.after {
