@@ -132,6 +132,9 @@ comment on index hold_order_runs_waiting is 'What of an order is still to be don
 create index hold_order_runs_held on hold_order_runs (hold_order, run) where state < 2;
 comment on index hold_order_runs_held is 'What of an order is still to be let go.';
 
+create index payloads_about on payloads (run) where subjects is not null;
+comment on index payloads_about is 'Payloads of a run that are about somebody, which are few: a decision looks whether one of them is on hold.';
+
 -- The runs that have a payload about a subject. An index on lists is of no use under row security, so that this is asked as
 -- the tables' owner, and of the tenant of the transaction alone.
 create function runs_about(wanted bytea) returns setof uuid language sql stable security definer set search_path = public, pg_temp as $$

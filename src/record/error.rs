@@ -75,7 +75,7 @@ pub enum RecordError {
         commit: Hash,
     },
     /// Nothing of it may be erased.
-    #[error("a hold for {matter:?} is in force; nothing under it is erased")]
+    #[error("{} for {matter:?} is in force; nothing under it is erased", numbered(*.hold))]
     Held {
         /// Number of the hold; `None` for one that was ordered and is not on the ledger yet.
         hold: Option<u64>,
@@ -396,5 +396,13 @@ impl From<LedgerError> for RecordError {
             LedgerError::ClockBehind { behind_ms } => Self::ClockBehind { behind_ms },
             LedgerError::Rewound => Self::Rewound,
         }
+    }
+}
+
+/// A hold by its number, where it has one.
+fn numbered(hold: Option<u64>) -> String {
+    match hold {
+        Some(hold) => format!("hold {hold}"),
+        None => "a hold that was ordered".to_owned(),
     }
 }

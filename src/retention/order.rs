@@ -216,8 +216,17 @@ impl Recorder {
         if order.release.is_none()
             && let Over::Subject(subject) = &order.over
         {
-            // Before the lock, as it was in the order.
-            store::hold_orders::find_about(&mut tx, tenant, id, subject).await?;
+            // Before the lock, as it was in the order, and nobody's lock is asked for where there is nothing new.
+            let new = store::hold_orders::find_about(&mut tx, tenant, id, subject).await?;
+            if new == 0
+                && order.done_at.is_some()
+                && store::hold_orders::waiting(&mut tx, id, 1)
+                    .await?
+                    .is_empty()
+            {
+                commit(tx).await?;
+                return Ok(false);
+            }
         }
         let mut locked = store::tenants::lock(&mut tx, tenant).await?;
         // Its release may have been decided before the lock was there.
@@ -321,7 +330,7 @@ impl Recorder {
         store::holds::release(tx, &id, &ends).await?;
         store::hold_orders::let_go(tx, &order.id, &runs).await?;
         // What expired meanwhile goes when the sweeper comes by next.
-        store::retention::look_soon(tx, &id, Some(&runs)).await?;
+        store::sweeping::look_soon(tx, &id, Some(&runs)).await?;
         Ok(true)
     }
 }

@@ -114,8 +114,9 @@ def story(api: Api, folder: Path) -> None:
     signed = signing_agent(api)
     export("signed.tar", f"/v1/runs/{signed}/export?purpose=review")
     export("signed.turn-proof.json", f"/v1/runs/{signed}/turns/1/proof?payloads=none")
-    hold = api.post("/v1/holds", {"matter": "case-1", "run": worked})["hold"]
+    hold = api.post("/v1/holds", {"matter": "case-1", "reason": "subpoena", "run": worked})["hold"]
     api.post(f"/v1/holds/{hold}/release")
+    api.post(f"/v1/runs/{worked}/flags", {"flag": "drift", "incident": "inc-1", "reason": "score-low"})
     commit = frames[2]["payloads"][0]["commit"]
     api.post("/v1/erasures", {"run": worked, "commits": [commit], "reason": "request-1"})
     api.post("/v1/erasures", {"run": worked, "tier": 3, "reason": "window over"})

@@ -103,6 +103,8 @@ async fn every_documented_address_is_there_and_wants_a_token() {
             .replace("{id}", "aaaaaaaaaaaa")
             .replace("{hold}", "1")
             .replace("{name}", "any")
+            .replace("{order}", "01K7Q4Z8V2N5R3T6Y9B1C0D4E8")
+            .replace("{flag}", "any")
             .replace("{erasure}", "01K7Q4Z8V2N5R3T6Y9B1C0D4E8");
         assert!(!filled.contains('{'), "{path}");
         let method = method.to_uppercase().parse().unwrap();

@@ -69,6 +69,28 @@ async fn agents_gates_and_people_flag_runs_and_people_clear_them() {
     // Set again, it is a new one.
     let again = agent.post(&path, &json!({"flag": "drift"})).await.is(201);
     assert!(again.json()["index"].as_u64() > drift["index"].as_u64());
+    // Who reads a report of the run sees what became of it.
+    let report = format!("/v1/runs/{run}/report");
+    let report = api.get(&report).await.is(200).json();
+    let events = report["custody"]["events"].as_array().unwrap();
+    let events = events.iter().map(|event| {
+        let word = |name: &str| event[name].as_str().unwrap();
+        (word("what"), word("detail"))
+    });
+    let events: Vec<_> = events
+        .filter(|(what, _)| what.starts_with("flag"))
+        .collect();
+    assert_eq!(
+        events,
+        [
+            ("flagged", "drift, for: score-low"),
+            ("flagged", "drift, incident inc-4"),
+            ("flagged", "look"),
+            ("flag-cleared", "drift, incident inc-4, for: solved"),
+            ("flag-cleared", "drift"),
+            ("flagged", "drift"),
+        ]
+    );
     server.audit(&run, &[]).await;
     fits(&server).await;
 }

@@ -102,10 +102,15 @@ pub(super) fn counted(by: &[String]) -> Vec<Column<'_>> {
 
 /// The cells of a count.
 pub(super) fn counts(row: &Value, by: &[String]) -> Vec<String> {
-    let groups = by.iter().map(|name| match cell(&row[name]) {
-        none if none.is_empty() => "-".to_owned(),
-        text => text,
-    });
+    let groups = by
+        .iter()
+        .map(|name| match (name.as_str(), cell(&row[name])) {
+            (_, none) if none.is_empty() => "-".to_owned(),
+            // As far as the unit goes.
+            ("day" | "week" | "month", at) => at.get(..10).unwrap_or(&at).to_owned(),
+            ("hour", at) => at.get(..16).unwrap_or(&at).replace('T', " "),
+            (_, text) => text,
+        });
     let mut cells: Vec<String> = groups.collect();
     cells.push(cell(&row["count"]));
     cells
@@ -118,5 +123,22 @@ fn cell(value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Array(list) => list.iter().map(cell).collect::<Vec<_>>().join(", "),
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn counts_are_told_as_far_as_their_unit_goes() {
+        let by = ["day", "hour", "gate", "verdict"].map(str::to_owned);
+        let row = json!({"day": "2026-11-30T00:00:00.000000Z", "hour": "2026-11-30T08:00:00.000000Z", "gate": "unit", "count": 7});
+        assert_eq!(
+            counts(&row, &by),
+            ["2026-11-30", "2026-11-30 08:00", "unit", "-", "7"]
+        );
+        assert_eq!(counts(&json!({"count": 7}), &[]), ["7"]);
     }
 }

@@ -10,8 +10,9 @@ use std::sync::Arc;
 pub(crate) struct Clock {
     database: Arc<TestDatabase>,
     api: Api,
-    /// A run without payloads: a frame of it has the server ask what time it is, which it else carries forward by itself.
-    run: String,
+    /// Runs without payloads, one of each of the server's two lanes: a frame of it has the lane ask what time it is, which it
+    /// else carries forward by itself.
+    runs: [String; 2],
 }
 
 /// A server on a database whose clock is stepped.
@@ -35,10 +36,15 @@ pub(crate) async fn stepped() -> (Server, Clock) {
         .await
         .unwrap();
     let server = server.restart().await;
+    let mut runs = [None, None];
+    while runs.iter().any(Option::is_none) {
+        let run = server.api.any_run().await.run;
+        runs[usize::from(run.to_bits() % 2 == 1)] = Some(run.to_string());
+    }
     let clock = Clock {
         database,
         api: server.api.clone(),
-        run: server.api.any_run().await.run.to_string(),
+        runs: runs.map(Option::unwrap),
     };
     (server, clock)
 }
@@ -53,6 +59,8 @@ impl Clock {
             .await
             .unwrap();
         let frame = json!({"kind": "observation"});
-        self.api.frame(&self.run, &frame).await.is(201);
+        for run in &self.runs {
+            self.api.frame(run, &frame).await.is(201);
+        }
     }
 }
