@@ -216,6 +216,7 @@ impl Way {
             return;
         };
         sql.push(" from (select ")
+            .push(driver.distinct())
             .push(driver.run())
             .push(" as run");
         driver.push(sql, tenant, false);
