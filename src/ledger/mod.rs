@@ -21,7 +21,9 @@ use onrecord_core::note::{Checkpoint, TlogProof};
 use onrecord_core::statement::Predicate;
 use onrecord_core::timestamp::Timestamp;
 use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::thread;
 
 /// What can go wrong in the ledger.
 #[derive(Debug, thiserror::Error)]
@@ -100,6 +102,43 @@ impl Unwritten {
             return Err(LedgerError::Rewound);
         }
         let bytes = self.key.sign(&tenant.tenant, predicate, subject)?;
+        Ok(self.place(tenant, predicate, bytes))
+    }
+
+    /// The same of many statements whose subjects the format fixes, which are signed on all cores. Returns their indexes.
+    pub(crate) fn push_many(
+        &mut self,
+        tenant: &mut LockedTenant,
+        predicates: &[Predicate],
+    ) -> Result<Vec<u64>, LedgerError> {
+        if tenant.rewound {
+            return Err(LedgerError::Rewound);
+        }
+        let (key, id) = (&self.key, &tenant.tenant);
+        let sign = |part: &[Predicate]| -> Result<Vec<Vec<u8>>, VaultError> {
+            part.iter().map(|one| key.sign(id, one, None)).collect()
+        };
+        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let part = predicates.len().div_ceil(cores).max(1);
+        let signed = thread::scope(|scope| {
+            let parts = predicates.chunks(part);
+            let threads: Vec<_> = parts.map(|part| scope.spawn(|| sign(part))).collect();
+            let joined = threads.into_iter().map(|thread| thread.join());
+            joined
+                .map(|signed| signed.unwrap_or(Err(VaultError::Signature)))
+                .collect::<Result<Vec<_>, _>>()
+        })?;
+        let placed = predicates.iter().zip(signed.into_iter().flatten());
+        let placed = placed.map(|(one, bytes)| self.place(tenant, one, bytes).index);
+        Ok(placed.collect())
+    }
+
+    fn place(
+        &mut self,
+        tenant: &mut LockedTenant,
+        predicate: &Predicate,
+        bytes: Vec<u8>,
+    ) -> &Appended {
         let leaf = leaf_hash(&bytes);
         let index = tenant.ledger.size();
         let nodes = &mut self.nodes;
@@ -114,7 +153,7 @@ impl Unwritten {
         };
         self.entries.push((entry, Appended { index, leaf, bytes }));
         let (_, appended) = &self.entries[self.entries.len() - 1];
-        Ok(appended)
+        appended
     }
 
     /// Writes them. The checkpoint is still to be written, once for all of them.

@@ -92,7 +92,7 @@ impl Recorder {
             }
             let version = versions.last().map(|last| last.version);
             let (after, limit) = (asked.after.as_ref(), asked.limit.clamp(1, RUNS));
-            let runs = store::retention::runs_after(&mut tx, tenant, after, limit).await?;
+            let runs = store::sweeping::runs_after(&mut tx, tenant, after, limit).await?;
             let at = asked.at.unwrap_or(now);
             let known = Known::under(&mut tx, tenant, &runs, (versions, at)).await?;
             let mut going: Vec<Going> = runs.iter().flat_map(|run| of_run(&known, run)).collect();

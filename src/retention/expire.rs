@@ -13,12 +13,12 @@ use super::decide::{Known, Verdict};
 use super::sweep::{self, Due};
 use super::work::METHOD;
 use crate::ledger::{self, Erasures, Unwritten, later};
-use crate::record::{RecordError, Recorder, STORE_ID, commit, state_of};
+use crate::record::{RecordError, Recorder, STORE_ID, commit, offload, state_of};
 use crate::store::erasures::{ErasureRow, PartRow, Scope};
 use crate::store::expiring::{self, Going, Whole};
 use crate::store::permit::Permit;
-use crate::store::retention::WorkRow;
 use crate::store::runs::RunRow;
+use crate::store::sweeping::WorkRow;
 use crate::store::tenants::LockedTenant;
 use crate::store::{self, Tx};
 use crate::vault;
@@ -61,24 +61,14 @@ struct Decided {
 }
 
 impl Recorder {
-    /// Erases what is due of runs.
+    /// Certifies what is due of runs. What goes at once is returned, and is to be destroyed next; the rest is erased.
     pub(super) async fn expire(
         &self,
         tenant: &TenantId,
         due: Vec<Due>,
         round: &mut Round,
-    ) -> Result<(), RecordError> {
+    ) -> Result<Vec<Going>, RecordError> {
         let (going, single) = self.certify_expired(tenant, due, round).await?;
-        if !going.is_empty() {
-            let epoch = self.store.remove_keys_of(tenant, &going).await?;
-            for part in &going {
-                self.forget_run_keys(tenant, part.run());
-            }
-            let mut tx = self.store.begin_erasing(tenant).await?;
-            expiring::by_index(&mut tx).await?;
-            expiring::remove(&mut tx, tenant, &going, epoch).await?;
-            commit(tx).await?;
-        }
         for (policy, part) in single {
             self.go_on()?;
             let Some(erasure) = round.erasures.get(&policy) else {
@@ -90,7 +80,27 @@ impl Recorder {
                 done => done?,
             }
         }
-        Ok(())
+        Ok(going)
+    }
+
+    /// Destroys what is certified.
+    pub(super) async fn destroy(
+        &self,
+        tenant: &TenantId,
+        going: Vec<Going>,
+    ) -> Result<(), RecordError> {
+        if going.is_empty() {
+            return Ok(());
+        }
+        let epoch = self.store.remove_keys_of(tenant, &going).await?;
+        for part in &going {
+            self.forget_run_keys(tenant, part.run());
+        }
+        let mut tx = self.store.begin_erasing(tenant).await?;
+        expiring::by_index(&mut tx).await?;
+        expiring::remove(&mut tx, tenant, &going, epoch).await?;
+        // A crash before this line leaves ciphertexts that nothing opens; whoever looks at open erasures next removes them.
+        commit(tx).await
     }
 
     /// Decides and certifies, in one transaction. Returns what is to be destroyed now, and what goes one by one.
@@ -132,7 +142,7 @@ impl Recorder {
                 (round.runs, round.payloads) = (round.runs + 1, round.payloads + free.count);
             }
         }
-        store::retention::note(&mut tx, tenant, &decided.rows).await?;
+        store::sweeping::note(&mut tx, tenant, &decided.rows).await?;
         // A crash before this line leaves all as it was; after it what the entries name is erased, and what is left of it is
         // removed when the parts are gone on with.
         commit(tx).await?;
@@ -150,7 +160,7 @@ impl Recorder {
     ) -> Result<Vec<Going>, RecordError> {
         let mut at = ledger::next_time(locked)?;
         let mut unwritten = Unwritten::begin(locked, &self.vault).await?;
-        let mut parts = Vec::with_capacity(whole.len());
+        let (mut parts, mut said) = (Vec::new(), Vec::new());
         let mut last: Option<RunId> = None;
         for free in whole {
             let run = free.permit.run();
@@ -161,7 +171,7 @@ impl Recorder {
             if let Ok(time) = later(at, row.chain.last_at()) {
                 at = time;
             }
-            let entry = statement::Erasure {
+            said.push(Predicate::Erasure(statement::Erasure {
                 at,
                 by: erasure.by.clone(),
                 commits: None,
@@ -171,10 +181,7 @@ impl Recorder {
                 reason: EXPIRED.to_owned(),
                 state: state_of(&row.chain),
                 tier: Some(u8::try_from(free.permit.tier()).unwrap_or(0)),
-            };
-            let index = unwritten
-                .push(locked, &Predicate::Erasure(entry), None)?
-                .index;
+            }));
             round.runs += u64::from(last.as_ref() != Some(run));
             round.payloads += free.count;
             last = Some(run.clone());
@@ -182,9 +189,13 @@ impl Recorder {
                 erasure: erasure.id.clone(),
                 version: row.key_version.saturating_add(1),
                 count: free.count,
-                index,
+                index: 0,
                 permit: free.permit,
             });
+        }
+        let indexes = offload(usize::MAX, || unwritten.push_many(locked, &said))?;
+        for (part, index) in parts.iter_mut().zip(indexes) {
+            part.index = index;
         }
         if parts.is_empty() {
             return Ok(Vec::new());
@@ -212,17 +223,7 @@ async fn decide(
     runs: &HashMap<RunId, Result<RunRow, store::StoreError>>,
     due: Vec<Due>,
 ) -> Result<Decided, RecordError> {
-    let mut parts = Vec::new();
-    for one in &due {
-        let Some(fate) = known.fate(&one.row.run) else {
-            continue;
-        };
-        let left = fate
-            .expired(known.now)
-            .filter(|expiry| one.row.done & (1_i16 << expiry.tier) == 0);
-        let tiers: Vec<i16> = left.map(|expiry| i16::from(expiry.tier)).collect();
-        parts.extend(tiers.into_iter().map(|tier| (one.row.run.clone(), tier)));
-    }
+    let parts = expired_parts(known, &due);
     let there = expiring::there(tx, &parts).await?;
     let erased = |run: &RunId| matches!(runs.get(run), Some(Ok(row)) if row.erased > 0);
     let touched: Vec<RunId> = due
@@ -280,6 +281,22 @@ async fn decide(
         });
     }
     Ok(decided)
+}
+
+/// The tiers of runs that expired, but for those of which nothing is left.
+fn expired_parts(known: &Known, due: &[Due]) -> Vec<(RunId, i16)> {
+    let mut parts = Vec::new();
+    for one in due {
+        let Some(fate) = known.fate(&one.row.run) else {
+            continue;
+        };
+        for expiry in fate.expired(known.now) {
+            if one.row.done & (1_i16 << expiry.tier) == 0 {
+                parts.push((one.row.run.clone(), i16::from(expiry.tier)));
+            }
+        }
+    }
+    parts
 }
 
 /// The row of a run of which something is due that cannot be erased now.

@@ -63,7 +63,7 @@ impl Recorder {
             };
             store::flags::insert(&mut tx, &caller.tenant, &said.run, &row).await?;
             let runs = std::slice::from_ref(&said.run);
-            store::retention::look_soon(&mut tx, &caller.tenant, Some(runs)).await?;
+            store::sweeping::look_soon(&mut tx, &caller.tenant, Some(runs)).await?;
             // A crash before this line leaves no flag, neither on the ledger nor in the table.
             commit(tx).await?;
             Ok((row, true))
@@ -123,7 +123,7 @@ impl Recorder {
             }
             ledger::checkpoint(&mut tx, &tenant, &keys).await?;
             let runs = std::slice::from_ref(&run);
-            store::retention::look_soon(&mut tx, &caller.tenant, Some(runs)).await?;
+            store::sweeping::look_soon(&mut tx, &caller.tenant, Some(runs)).await?;
             commit(tx).await?;
             Ok(ending)
         })

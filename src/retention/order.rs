@@ -330,7 +330,7 @@ impl Recorder {
         store::holds::release(tx, &id, &ends).await?;
         store::hold_orders::let_go(tx, &order.id, &runs).await?;
         // What expired meanwhile goes when the sweeper comes by next.
-        store::retention::look_soon(tx, &id, Some(&runs)).await?;
+        store::sweeping::look_soon(tx, &id, Some(&runs)).await?;
         Ok(true)
     }
 }

@@ -74,7 +74,7 @@ impl Recorder {
                     store::holds::release(&mut tx, &caller.tenant, &ends).await?;
                     // What expired meanwhile goes when the sweeper comes by next.
                     let runs = hold.run.as_ref().map(std::slice::from_ref);
-                    store::retention::look_soon(&mut tx, &caller.tenant, runs).await?;
+                    store::sweeping::look_soon(&mut tx, &caller.tenant, runs).await?;
                     hold.released = Some(end);
                     hold.requested = None;
                 }

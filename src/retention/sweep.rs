@@ -10,7 +10,8 @@ use super::term::When;
 use crate::access::Caller;
 use crate::record::{RecordError, Recorder, commit};
 use crate::store;
-use crate::store::retention::{SweepRow, WorkRow};
+use crate::store::expiring::Going;
+use crate::store::sweeping::{SweepRow, WorkRow};
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::timestamp::Timestamp;
 use std::time::{Duration, Instant};
@@ -129,9 +130,9 @@ impl Recorder {
             let mut tx = recorder.store.snapshot(tenant).await?;
             let now = store::time::now(&mut tx).await?;
             let version = policies::versions(&mut tx, tenant).await?;
-            let sweep = store::retention::sweep(&mut tx, tenant).await?;
-            let opened = store::retention::opened(&mut tx, tenant).await?;
-            let (due, since) = store::retention::backlog(&mut tx, tenant, now).await?;
+            let sweep = store::sweeping::sweep(&mut tx, tenant).await?;
+            let opened = store::sweeping::opened(&mut tx, tenant).await?;
+            let (due, since) = store::sweeping::backlog(&mut tx, tenant, now).await?;
             commit(tx).await?;
             let last = |begun| (begun, sweep.runs, sweep.payloads, sweep.busy_ms);
             Ok(SweepStatus {
@@ -152,13 +153,16 @@ impl Recorder {
         let renewing = self.list_again(tenant).await?;
         let (begun_at, mut round) = (self.store.now().await?, Round::default());
         let (mut busy, mut full) = (Duration::ZERO, true);
+        let mut going = Vec::new();
         for _ in 0..PAGES {
-            let begun = Instant::now();
-            let before = round.payloads;
-            full = match self.look(tenant, &mut round).await {
-                Ok(full) => full,
+            let (begun, before) = (Instant::now(), round.payloads);
+            // While the last page is destroyed the next one is certified.
+            let destroying = self.destroy(tenant, std::mem::take(&mut going));
+            let (destroyed, looked) = tokio::join!(destroying, self.look(tenant, &mut round));
+            (full, going) = match destroyed.and(looked) {
+                Ok(looked) => looked,
                 Err(error) => {
-                    // What was certified is settled, so that the next look at open erasures has less to do.
+                    // What is certified and not destroyed is gone on with by the next look at open erasures.
                     self.settle(tenant, &round).await?;
                     return Err(error);
                 }
@@ -170,6 +174,9 @@ impl Recorder {
             let payloads = round.payloads - before;
             tokio::time::sleep(rest(payloads, limits, begun.elapsed())).await;
         }
+        let begun = Instant::now();
+        self.destroy(tenant, going).await?;
+        busy += begun.elapsed();
         self.settle(tenant, &round).await?;
         self.note_round(tenant, (begun_at, busy), &round, full)
             .await?;
@@ -180,21 +187,26 @@ impl Recorder {
         })
     }
 
-    /// Looks at runs whose time has come, and erases what is due of them. Whether there may be more.
-    async fn look(&self, tenant: &TenantId, round: &mut Round) -> Result<bool, RecordError> {
+    /// Looks at runs whose time has come, and certifies what is due of them. Returns whether there may be more, and what is to be
+    /// destroyed.
+    async fn look(
+        &self,
+        tenant: &TenantId,
+        round: &mut Round,
+    ) -> Result<(bool, Vec<Going>), RecordError> {
         let now = self.store.now().await?;
         let mut tx = self.store.begin(tenant).await?;
         store::expiring::by_index(&mut tx).await?;
-        let listed = store::retention::to_look_at(&mut tx, tenant, now, TOGETHER).await?;
+        let listed = store::sweeping::to_look_at(&mut tx, tenant, now, TOGETHER).await?;
         let full = listed.len() == TOGETHER as usize;
         // Without the tenant's lock first: of most of what is looked at again nothing is due.
         let (rows, due) = assessed(&mut tx, tenant, listed).await?;
-        store::retention::note(&mut tx, tenant, &rows).await?;
+        store::sweeping::note(&mut tx, tenant, &rows).await?;
         commit(tx).await?;
-        if !due.is_empty() {
-            self.expire(tenant, due, round).await?;
+        if due.is_empty() {
+            return Ok((full, Vec::new()));
         }
-        Ok(full)
+        Ok((full, self.expire(tenant, due, round).await?))
     }
 
     /// Lists runs that have no row yet; whether there are more.
@@ -202,8 +214,8 @@ impl Recorder {
         for _ in 0..PAGES {
             let mut tx = self.store.begin(tenant).await?;
             store::expiring::by_index(&mut tx).await?;
-            let sweep = store::retention::sweep(&mut tx, tenant).await?;
-            let new = store::retention::unlisted(&mut tx, tenant, sweep.listed, LISTED).await?;
+            let sweep = store::sweeping::sweep(&mut tx, tenant).await?;
+            let new = store::sweeping::unlisted(&mut tx, tenant, sweep.listed, LISTED).await?;
             let Some((last, _)) = new.last() else {
                 return Ok(false);
             };
@@ -214,7 +226,7 @@ impl Recorder {
             let full = new.len() == LISTED as usize;
             let runs = new.into_iter().map(|(_, run)| (run, 0)).collect();
             self.list(&mut tx, tenant, runs).await?;
-            store::retention::update_sweep(&mut tx, tenant, &row).await?;
+            store::sweeping::update_sweep(&mut tx, tenant, &row).await?;
             // A crash before this line leaves them to be listed again.
             commit(tx).await?;
             if !full || self.is_stopping() {
@@ -231,7 +243,7 @@ impl Recorder {
             store::expiring::by_index(&mut tx).await?;
             let versions = policies::versions(&mut tx, tenant).await?;
             let version = versions.last().map_or(0, |last| last.version);
-            let old = store::retention::outdated(&mut tx, tenant, version, LISTED).await?;
+            let old = store::sweeping::outdated(&mut tx, tenant, version, LISTED).await?;
             let full = old.len() == LISTED as usize;
             if !old.is_empty() {
                 self.list(&mut tx, tenant, old).await?;
@@ -253,7 +265,7 @@ impl Recorder {
     ) -> Result<(), RecordError> {
         let (mut rows, due) = assessed(tx, tenant, runs).await?;
         rows.extend(due.into_iter().map(|one| one.row));
-        Ok(store::retention::note(tx, tenant, &rows).await?)
+        Ok(store::sweeping::note(tx, tenant, &rows).await?)
     }
 
     async fn note_round(
@@ -265,7 +277,7 @@ impl Recorder {
     ) -> Result<(), RecordError> {
         let ended_at = (!full).then_some(self.store.now().await?);
         let mut tx = self.store.begin(tenant).await?;
-        let mut row = store::retention::sweep(&mut tx, tenant).await?;
+        let mut row = store::sweeping::sweep(&mut tx, tenant).await?;
         row.ended_at = ended_at.or(row.ended_at);
         if round.payloads > 0 {
             row.begun_at = Some(begun_at);
@@ -274,7 +286,7 @@ impl Recorder {
             row.busy_ms = u64::try_from(busy.as_millis()).unwrap_or(u64::MAX);
             tracing::info!(%tenant, runs = row.runs, payloads = row.payloads, busy_ms = row.busy_ms, "what expired is erased");
         }
-        store::retention::update_sweep(&mut tx, tenant, &row).await?;
+        store::sweeping::update_sweep(&mut tx, tenant, &row).await?;
         commit(tx).await
     }
 }

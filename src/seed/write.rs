@@ -44,7 +44,9 @@ pub(super) async fn write(
     let mut locked = store::tenants::lock(&mut tx, tenant).await?;
     let mut unwritten = Unwritten::begin(&locked, &recorder.vault).await?;
     let stated = state(&mut unwritten, &mut locked, &batch.runs)?;
-    insert(&mut tx, locked.now, &batch.runs, &stated).await?;
+    // Behind the signatures, which take longer than a clock may be wrong where the machine is busy.
+    let now = store::time::now(&mut tx).await?;
+    insert(&mut tx, now, &batch.runs, &stated).await?;
     unwritten.write(&mut tx, &locked).await?;
     let note = ledger::checkpoint(&mut tx, &locked, keys).await?;
     let sealed = seal(&mut tx, &locked, &note, (&batch.runs, &stated)).await?;

@@ -34,6 +34,7 @@ pub(crate) mod runs;
 pub(crate) mod search;
 pub(crate) mod settings;
 pub(crate) mod signing_keys;
+pub(crate) mod sweeping;
 pub(crate) mod tenants;
 pub(crate) mod time;
 pub(crate) mod tokens;

@@ -509,3 +509,82 @@ async fn what_would_go_is_what_goes() {
         .await
         .problem(400, "malformed_parameter");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_servers_that_sweep_at_once_erase_each_payload_once() {
+    let (server, clock) = stepped().await;
+    let api = &server.api;
+    put(api, &window("w", 2, 1)).await.is(201);
+    for name in 0..6 {
+        run_with(api, json!({}), &name.to_string(), name % 3 != 0).await;
+    }
+    let second = server.second().await;
+    clock.step_days(3).await;
+    let (one, other) = tokio::join!(sweep(api), sweep(&second.api));
+    assert_eq!(one + other, 12);
+    let entries: (i64, i64) = sqlx::query_as(
+        "select (select count(*) from ledger_entries where name = 'erasure'), (select count(*) from payloads)",
+    )
+    .fetch_one(&mut server.sql().await)
+    .await
+    .unwrap();
+    assert_eq!(entries, (12, 12));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_command_line_sets_shows_tries_and_sweeps() {
+    let (server, clock) = stepped().await;
+    let printed = async |args: &[&str]| {
+        let args = [&["retention"], args].concat();
+        let output = crate::command_line::output(&server, &args).await;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {errors}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let presets = printed(&["presets"]).await;
+    assert!(presets.contains("45 CFR 164.316(b)(2)(i)"), "{presets}");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("policy.json");
+    std::fs::write(&file, printed(&["presets", "debug-30d"]).await).unwrap();
+    let file = file.to_str().unwrap();
+    let (run, _) = run_with(&server.api, json!({}), "x", true).await;
+    assert_eq!(printed(&["show"]).await, "");
+    let tried = printed(&["dry-run", "--policy", file, "--at", "2199-01-01"]).await;
+    assert!(
+        tried.starts_with("debug-30d tier 2: 1 payloads of 1 runs, "),
+        "{tried}"
+    );
+    assert!(printed(&["set", file]).await.starts_with("version 1, "));
+    assert!(
+        printed(&["set", file])
+            .await
+            .starts_with("held already: version 1, ")
+    );
+    assert!(
+        printed(&["show", "--version", "1"])
+            .await
+            .contains("\"debug-30d\"")
+    );
+    clock.step_days(31).await;
+    let listed = printed(&["dry-run", "--list"]).await;
+    assert_eq!(listed.lines().count(), 2, "{listed}");
+    assert!(
+        listed.contains(&format!("{run} tier 3: 1 payloads, ")),
+        "{listed}"
+    );
+    assert!(
+        printed(&["status"])
+            .await
+            .contains(" runs are not looked at yet")
+    );
+    assert_eq!(
+        printed(&["sweep"]).await,
+        "2 payloads of 1 runs are erased\n"
+    );
+    assert!(printed(&["dry-run"]).await.starts_with("nothing of "));
+    let status: Value = serde_json::from_str(&printed(&["status", "--json"]).await).unwrap();
+    assert_eq!(
+        (&status["due"], &status["last"]["payloads"]),
+        (&json!(0), &json!(2))
+    );
+}

@@ -183,7 +183,7 @@ pub(super) fn compare(
         sql.push("(starts_with(").push(expression).push(", ");
         sql.push_bind(text.clone()).push(")");
         // An index knows a range only, and only these columns are in the order of bytes.
-        if expression.starts_with("d.") || expression == "f.name" {
+        if expression.starts_with("s.") || expression == "f.name" {
             sql.push(" and ").push(expression).push(" >= ");
             sql.push_bind(text.clone()).push(" and ");
             sql.push(expression).push(" <= ");

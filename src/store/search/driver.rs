@@ -67,7 +67,7 @@ impl Driver {
     pub(super) fn push(&self, sql: &mut QueryBuilder<Postgres>, tenant: &str, with_run: bool) {
         match self {
             Self::Said(said, value) => {
-                said.push(sql, tenant, with_run);
+                said.push(sql, "d", tenant, with_run);
                 sql.push(" and ").push(said.column()).push(" = ");
                 sql.push_bind(value.clone());
                 return;
@@ -118,9 +118,7 @@ impl Driver {
             Condition::Is(field, Comparison::Equal, value) => match (field.source, value) {
                 (Source::Said(said), value) => Some(Self::Said(said, value.as_said())),
                 // A payload of a tier makes its run one that has such.
-                (TIER, value) => {
-                    Some(Self::Said(Said::Fact(FactField::Tier), value.as_said()))
-                }
+                (TIER, value) => Some(Self::Said(Said::Fact(FactField::Tier), value.as_said())),
                 (STATUS, Value::Text(word)) if word == "open" => Some(Self::Unsealed),
                 (STATUS, Value::Text(word)) if word == "ended" => Some(Self::Ended),
                 (OUTCOME, Value::Text(word)) if word != "unknown" => {

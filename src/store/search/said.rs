@@ -19,36 +19,61 @@ pub(crate) enum Said {
 }
 
 impl Said {
-    /// Adds ` from … d where …`: a row for each run and value, or several where [`Said::is_unique`] is false.
-    pub(super) fn push(self, sql: &mut QueryBuilder<Postgres>, tenant: &str, with_run: bool) {
+    /// Adds ` from … where …` of rows that are called `alias`: one for each run and value, or several where
+    /// [`Said::is_unique`] is false. With their runs, `r`, if they are asked for.
+    pub(super) fn push(
+        self,
+        sql: &mut QueryBuilder<Postgres>,
+        alias: &'static str,
+        tenant: &str,
+        with_run: bool,
+    ) {
         sql.push(" from ").push(match self {
             Self::Fact(_) => "run_facts",
             Self::Flag | Self::Incident => "run_flags",
             Self::Hold => "holds",
         });
-        sql.push(" d");
+        sql.push(" ").push(alias);
         if with_run {
             // One look at the key for each: with `offset 0` it cannot become a join with all runs.
-            sql.push(" cross join lateral (select * from runs where runs.run = d.run offset 0) r");
+            sql.push(format!(
+                " cross join lateral (select * from runs where runs.run = {alias}.run offset 0) r"
+            ));
         }
-        sql.push(" where d.tenant = ").push_bind(tenant.to_owned());
+        sql.push(format!(" where {alias}.tenant = "));
+        sql.push_bind(tenant.to_owned());
         match self {
-            Self::Fact(fact) => sql.push(" and d.field = ").push_bind(field_no(fact)),
-            Self::Flag => sql.push(" and d.cleared_index is null"),
-            Self::Incident => {
-                sql.push(" and d.cleared_index is null and d.incident is not null")
+            Self::Fact(fact) => {
+                sql.push(format!(" and {alias}.field = "));
+                sql.push_bind(field_no(fact))
             }
-            Self::Hold => sql.push(" and d.released_index is null and d.run is not null"),
+            Self::Flag => sql.push(format!(" and {alias}.cleared_index is null")),
+            Self::Incident => sql.push(format!(
+                " and {alias}.cleared_index is null and {alias}.incident is not null"
+            )),
+            Self::Hold => sql.push(format!(
+                " and {alias}.released_index is null and {alias}.run is not null"
+            )),
         };
     }
 
-    /// The column of the values, all in the order of bytes.
+    /// The column of the values of rows that are called `d`, in the order of bytes.
     pub(super) fn column(self) -> &'static str {
         match self {
             Self::Fact(_) => "d.value",
             Self::Flag => "d.flag",
             Self::Incident => "d.incident",
             Self::Hold => "d.matter",
+        }
+    }
+
+    /// The same of rows that are called `s`.
+    fn tested(self) -> &'static str {
+        match self {
+            Self::Fact(_) => "s.value",
+            Self::Flag => "s.flag",
+            Self::Incident => "s.incident",
+            Self::Hold => "s.matter",
         }
     }
 
@@ -71,29 +96,26 @@ impl Said {
         if each {
             sql.push("exists (select");
         } else {
-            sql.push(scope.run).push(" in (select d.run");
+            sql.push(scope.run).push(" in (select s.run");
         }
-        self.push(sql, scope.tenant, false);
+        // Another name than that of what leads to the runs, which the test may be about.
+        self.push(sql, "s", scope.tenant, false);
         self.push_values(sql, test);
         if each {
-            sql.push(" and d.run = ").push(scope.run).push(" offset 0");
+            sql.push(" and s.run = ").push(scope.run).push(" offset 0");
         }
         sql.push(")");
         if self == Self::Hold {
-            sql.push(" or exists (select from holds d where d.tenant = ");
+            sql.push(" or exists (select from holds s where s.tenant = ");
             sql.push_bind(scope.tenant.to_owned());
-            sql.push(" and d.released_index is null and d.run is null");
+            sql.push(" and s.released_index is null and s.run is null");
             self.push_values(sql, test);
             sql.push(")");
         }
         sql.push(")");
     }
 
-    fn push_values(
-        self,
-        sql: &mut QueryBuilder<Postgres>,
-        test: Option<(Comparison, &[Value])>,
-    ) {
+    fn push_values(self, sql: &mut QueryBuilder<Postgres>, test: Option<(Comparison, &[Value])>) {
         let Some((comparison, values)) = test else {
             return;
         };
@@ -101,12 +123,12 @@ impl Said {
         match values {
             [value] if comparison == Comparison::Equal => {
                 let value = Value::Text(value.as_said());
-                compare(sql, self.column(), comparison, &value);
+                compare(sql, self.tested(), comparison, &value);
             }
-            [value] => compare(sql, self.column(), comparison, value),
+            [value] => compare(sql, self.tested(), comparison, value),
             values => {
                 let values: Vec<String> = values.iter().map(Value::as_said).collect();
-                sql.push(self.column()).push(" = any(");
+                sql.push(self.tested()).push(" = any(");
                 sql.push_bind(values).push(")");
             }
         }
