@@ -94,12 +94,14 @@ pub(crate) async fn count(
     };
     let names: Vec<String> = (0..by.len()).map(|place| format!("key_{place}")).collect();
     let keys = names.join(", ");
-    let listed = |rest: &str| match keys.as_str() {
-        "" => rest.to_owned(),
-        keys => format!("{keys}, {rest}"),
-    };
     let mut sql = QueryBuilder::new("select ");
-    sql.push(listed("sum(part)::bigint as count from ("));
+    for (name, by) in names.iter().zip(by) {
+        sql.push(match by {
+            By::Field(_) => format!("{name}::text, "),
+            By::Time(_) => format!("{name}, "),
+        });
+    }
+    sql.push("sum(part)::bigint as count from (");
     for (place, part) in parts.iter().enumerate() {
         sql.push(if place == 0 { "" } else { " union all " });
         push_part(&mut sql, scope, of, part, by);
@@ -233,7 +235,9 @@ fn key(by: By, place: usize, (of, kind): (Of, Option<Kind>), scope: Scope<'_>) -
                 numbers.join(", ")
             )
         }
-        (Source::Verdict, Some(Kind::GateResult) | None) => "f.verdict::text".to_owned(),
+        // As text only once it is counted, since this is done for each row.
+        (Source::Verdict, Some(Kind::GateResult) | None) => "f.verdict".to_owned(),
+        (Source::Verdict, Some(_)) => "null::smallint".to_owned(),
         (Source::FailedGate, Some(Kind::GateResult) | None) => {
             "case when f.verdict in (2, 3) then f.name end".to_owned()
         }

@@ -103,7 +103,7 @@ enum By {
     /// Frames of a run, in which time does not go back.
     Run(RunId),
     /// All frames of a few runs, sorted.
-    Runs(Driver),
+    Runs(Driver, Bounds),
     /// Rows that are no frames.
     Other,
 }
@@ -120,8 +120,7 @@ pub(super) async fn ways_to_count(
             let by = By::Run(run);
             return Ok(vec![Way { by, rest }]);
         }
-        if let Some(driver) = few_runs(tx, scope, branch).await? {
-            let by = By::Runs(driver);
+        if let Some(by) = few_runs(tx, scope, branch).await? {
             return Ok(vec![Way { by, rest }]);
         }
     }
@@ -148,7 +147,7 @@ async fn ways(tx: &mut Tx, asked: &Frames<'_>) -> Result<Vec<Way>, StoreError> {
         branch.extend(implied(&branch));
         let by = match only_run(&branch) {
             Some(run) => Some(By::Run(run)),
-            None => few_runs(tx, scope, &branch).await?.map(By::Runs),
+            None => few_runs(tx, scope, &branch).await?,
         };
         let rest = Condition::All(branch);
         match by {
@@ -211,14 +210,16 @@ impl Way {
 
     /// Adds ` from … f`.
     pub(super) fn push_from(&self, sql: &mut QueryBuilder<Postgres>, tenant: &str) {
-        let By::Runs(driver) = &self.by else {
+        let By::Runs(driver, bounds) = &self.by else {
             sql.push(" from frames f");
             return;
         };
         sql.push(" from (select ")
+            .push(driver.distinct())
             .push(driver.run())
             .push(" as run");
         driver.push(sql, tenant, false);
+        bounds.push(sql, driver.run());
         sql.push(
             ") d cross join lateral (select * from frames where frames.run = d.run offset 0) f",
         );
@@ -235,7 +236,7 @@ impl Way {
             By::Run(run) => {
                 sql.push(" where f.run = ").push_bind(Uuid::from(run));
             }
-            By::Runs(_) | By::Other => {
+            By::Runs(..) | By::Other => {
                 sql.push(" where true");
             }
         }
@@ -282,7 +283,7 @@ async fn few_runs(
     tx: &mut Tx,
     scope: Scope<'_>,
     branch: &[Condition],
-) -> Result<Option<Driver>, StoreError> {
+) -> Result<Option<By>, StoreError> {
     let bounds = Bounds::ALL.narrowed(branch);
     let (driver, count) = choose(tx, scope, branch, bounds).await?;
     if count.is_none_or(|count| count > SORTED / 10) {
@@ -296,7 +297,7 @@ async fn few_runs(
         .persistent(false)
         .fetch_one(&mut **tx)
         .await?;
-    Ok((frames <= SORTED).then_some(driver))
+    Ok((frames <= SORTED).then(|| By::Runs(driver, bounds)))
 }
 
 /// What a branch says of its frames' times by what it says of their runs'.
