@@ -209,3 +209,64 @@ async fn filters_are_saved_and_what_was_asked_is_listed() {
     let told = refused(&server, &["query", "forget", "open"]).await;
     assert!(told.contains("no query is saved as open"), "{told}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_breaks_off_is_not_taken_for_whole() {
+    let server = Server::start().await;
+    let run = server.api.any_run().await.run;
+    // More than are read at once.
+    let lines =
+        (0..1_100).map(|n| format!("{}\n", json!({"kind": "observation", "body": {"n": n}})));
+    server.api.frames(&run, lines.collect::<String>()).await;
+    // Of a row that comes late the database says what cannot be.
+    let mut owner = server.sql().await;
+    let sql = format!(
+        "alter table frames disable trigger all; update frames set verdict = 99 where run = run_uuid('{run}') and seq = 3"
+    );
+    sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
+        .execute(&mut owner)
+        .await
+        .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    for format in ["ndjson", "csv", "parquet"] {
+        let path = format!("/v1/frames?purpose=case-7&format={format}");
+        let request = server.api.request(reqwest::Method::GET, &path);
+        let mut answer = request.send().await.unwrap();
+        assert_eq!(answer.status(), 200, "{format}");
+        let mut file = Vec::new();
+        let whole = loop {
+            match answer.chunk().await {
+                Ok(Some(chunk)) => file.extend_from_slice(&chunk),
+                Ok(None) => break true,
+                Err(_) => break false,
+            }
+        };
+        assert!(!whole, "{format}: HTTP tells that it broke off");
+        let text = String::from_utf8_lossy(&file);
+        match format {
+            "ndjson" => assert!(!text.contains("{\"end\":"), "{text:.100}"),
+            "csv" => {
+                let last = text.lines().last().unwrap();
+                assert!(last.starts_with("INCOMPLETE: "), "{last}");
+                let columns = text.lines().next().unwrap().split(',').count();
+                assert_eq!(last.split(',').count(), columns + 1);
+            }
+            _ => assert!(!file.ends_with(b"PAR1")),
+        }
+        let file = folder.path().join(format);
+        let output = file.to_str().unwrap();
+        let args = [
+            "query",
+            "frames",
+            "--purpose",
+            "case-7",
+            "--format",
+            format,
+            "--output",
+            output,
+        ];
+        let told = refused(&server, &args).await;
+        assert!(told.contains("broke off"), "{told}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
