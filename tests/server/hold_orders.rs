@@ -539,6 +539,47 @@ async fn any_order_of_holds_and_releases_decides_as_a_plain_list_does() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_decision_reads_what_is_over_its_run_and_no_more() {
+    const OTHERS: i64 = 20_000;
+    let server = Server::start().await;
+    let api = &server.api;
+    let (run, _) = run_of(api, "a", &["bob"]).await;
+    order(api, json!({"matter": "m", "subject": "ada"}), 201).await;
+    order(api, json!({"matter": "m", "filter": "agent = \"c\""}), 201).await;
+    let mut sql = server.sql().await;
+    let others = format!(
+        "insert into holds (tenant, ledger_index, run, matter, set_at, by_type, by_id, alone)
+         select tenant, 1000 + n, gen_random_uuid(), 'other', now(), 'human', 'p', true from tenants, generate_series(1, {OTHERS}) as n;
+         insert into hold_order_runs (run, hold_order, tenant, state)
+         select gen_random_uuid(), id, tenant, n % 2 from hold_orders, generate_series(1, {OTHERS}) as n where filter is not null;
+         analyze holds, hold_order_runs"
+    );
+    sqlx::raw_sql(sqlx::AssertSqlSafe(others))
+        .execute(&mut sql)
+        .await
+        .unwrap();
+    for n in 0..20 {
+        let commit = said(api, &run, &format!("n{n}"), &[]).await;
+        erase(api, &run, &commit).await.is(201);
+    }
+    let database = server.database.clone();
+    // Sessions tell what they read when they end.
+    server.stop().await;
+    let mut sql = PgConnection::connect(&database.url).await.unwrap();
+    let read: Vec<(String, i64)> = sqlx::query_as(
+        "select relname::text, coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) from pg_stat_user_tables
+         where relname in ('holds', 'hold_order_runs') order by 1",
+    )
+    .fetch_all(&mut sql)
+    .await
+    .unwrap();
+    assert_eq!(read.len(), 2);
+    for (table, read) in read {
+        assert!(read < OTHERS / 4, "{read} rows of {table} were read");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_order_is_refused() {
     let server = Server::start().await;
     let api = &server.api;

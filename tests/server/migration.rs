@@ -95,6 +95,7 @@ async fn in_the_first_shape(now: &PgPool) -> (TestDatabase, Vec<(String, Vec<u8>
         };
         let as_then = |(name, _): &(String, String)| match name.as_str() {
             "hash" if table == "frames" => "sha256('\\x00'::bytea || bytes)".to_owned(),
+            "kind" if table == "frames" => "frame_kind(kind_no)".to_owned(),
             "request_mac" => "request_mac || sha256('more')".to_owned(),
             _ if today.contains(&(name.clone(), "uuid".to_owned())) => format!("run_id({name})"),
             _ => name.clone(),

@@ -167,7 +167,9 @@ fn push_part(sql: &mut QueryBuilder<Postgres>, scope: Scope<'_>, of: Of, part: &
         }) = by
         {
             let column = said.column();
-            sql.push(format!(" left join (select distinct d.run, {column} as value"));
+            sql.push(format!(
+                " left join (select distinct d.run, {column} as value"
+            ));
             said.push(sql, scope.tenant, false);
             sql.push(format!(") g{place} on g{place}.run = {}", scope.run));
         }

@@ -118,9 +118,7 @@ impl Driver {
             Condition::Is(field, Comparison::Equal, value) => match (field.source, value) {
                 (Source::Said(said), value) => Some(Self::Said(said, value.as_said())),
                 // A payload of a tier makes its run one that has such.
-                (TIER, value) => {
-                    Some(Self::Said(Said::Fact(FactField::Tier), value.as_said()))
-                }
+                (TIER, value) => Some(Self::Said(Said::Fact(FactField::Tier), value.as_said())),
                 (STATUS, Value::Text(word)) if word == "open" => Some(Self::Unsealed),
                 (STATUS, Value::Text(word)) if word == "ended" => Some(Self::Ended),
                 (OUTCOME, Value::Text(word)) if word != "unknown" => {

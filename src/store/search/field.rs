@@ -223,7 +223,10 @@ impl Source {
             Self::Run(sql) | Self::Frame(sql) | Self::Payload(sql) => sql.to_owned(),
             Self::RunId => scope.run.to_owned(),
             Self::Retention(value) => {
-                format!("(select {value} from run_retention q where q.run = {})", scope.run)
+                format!(
+                    "(select {value} from run_retention q where q.run = {})",
+                    scope.run
+                )
             }
             Self::Said(_)
             | Self::Held

@@ -95,7 +95,9 @@ fn holds_all(test: &Condition, whole: &[String]) -> bool {
             text(value).is_some_and(|beginning| matter.starts_with(&beginning))
         }
         Condition::Is(_, _, value) => text(value).as_ref() == Some(matter),
-        Condition::In(_, values) => values.iter().any(|value| text(value).as_ref() == Some(matter)),
+        Condition::In(_, values) => values
+            .iter()
+            .any(|value| text(value).as_ref() == Some(matter)),
         _ => true,
     })
 }
@@ -129,7 +131,9 @@ async fn values(
     sql.push_bind(beginning.to_owned());
     sql.push(format!(" and {column} <= "));
     sql.push_bind(last.clone());
-    sql.push(format!(" order by {column} limit 1) union all select (select {column}"));
+    sql.push(format!(
+        " order by {column} limit 1) union all select (select {column}"
+    ));
     said.push(&mut sql, scope.tenant, false);
     sql.push(format!(" and {column} > found.value and {column} <= "));
     sql.push_bind(last);
@@ -153,9 +157,9 @@ async fn bounded(
     (test, comparison): (&Condition, Comparison),
     number: u64,
 ) -> Result<Option<Condition>, StoreError> {
-    let first = "select opened_at from runs where tenant = $1 and run_no >= $2 order by run_no limit 1";
-    let last =
-        "select opened_at from runs where tenant = $1 and run_no <= $2 order by run_no desc limit 1";
+    let first =
+        "select opened_at from runs where tenant = $1 and run_no >= $2 order by run_no limit 1";
+    let last = "select opened_at from runs where tenant = $1 and run_no <= $2 order by run_no desc limit 1";
     let mut bounds = Vec::new();
     for (sql, bound, asked) in [
         (
@@ -163,7 +167,11 @@ async fn bounded(
             Comparison::GreaterOrEqual,
             [Comparison::Greater, Comparison::GreaterOrEqual],
         ),
-        (last, Comparison::LessOrEqual, [Comparison::Less, Comparison::LessOrEqual]),
+        (
+            last,
+            Comparison::LessOrEqual,
+            [Comparison::Less, Comparison::LessOrEqual],
+        ),
     ] {
         if comparison != Comparison::Equal && !asked.contains(&comparison) {
             continue;

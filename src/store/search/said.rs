@@ -35,9 +35,7 @@ impl Said {
         match self {
             Self::Fact(fact) => sql.push(" and d.field = ").push_bind(field_no(fact)),
             Self::Flag => sql.push(" and d.cleared_index is null"),
-            Self::Incident => {
-                sql.push(" and d.cleared_index is null and d.incident is not null")
-            }
+            Self::Incident => sql.push(" and d.cleared_index is null and d.incident is not null"),
             Self::Hold => sql.push(" and d.released_index is null and d.run is not null"),
         };
     }
@@ -89,11 +87,7 @@ impl Said {
         sql.push(")");
     }
 
-    fn push_values(
-        self,
-        sql: &mut QueryBuilder<Postgres>,
-        test: Option<(Comparison, &[Value])>,
-    ) {
+    fn push_values(self, sql: &mut QueryBuilder<Postgres>, test: Option<(Comparison, &[Value])>) {
         let Some((comparison, values)) = test else {
             return;
         };
