@@ -1,7 +1,7 @@
 //! Retention: what has to stay, and what may go.
 //!
 //! Everything that erases asks `decide` in the transaction in which it certifies what it erases, under the tenant's lock, and
-//! only `work` erases.
+//! only `work` and `expire` erase.
 
 pub mod certificate;
 pub(crate) mod decide;

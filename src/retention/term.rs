@@ -293,3 +293,104 @@ fn values<'a>(field: &Field, run: &'a RunFacts) -> Vec<&'a str> {
         _ => Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onrecord_core::id::RunId;
+
+    const DAY: i64 = DAY_MICROS;
+
+    fn at(days: i64) -> Timestamp {
+        Timestamp::from_micros(days * DAY).unwrap()
+    }
+
+    fn run() -> RunFacts {
+        RunFacts {
+            run: RunId::from_parts(1, [0; 10]),
+            opened_at: at(10),
+            last_at: at(11),
+            sealed_at: None,
+            accessed_at: None,
+            outcome: None,
+            agent: Some("coder".to_owned()),
+            profile: None,
+            release: None,
+            labels: vec!["a".to_owned(), "b".to_owned()],
+            failed_gates: Vec::new(),
+            flags: Vec::new(),
+            tiers: 0b1110,
+        }
+    }
+
+    fn version(number: u64, since: i64, text: &str) -> Version {
+        Version {
+            version: number,
+            at: at(since),
+            policy: Policy::read(text.as_bytes()).unwrap(),
+        }
+    }
+
+    const KEPT: &str = r#"{"schedules":[{"name":"k","tiers":{"2":{"trigger":"opened","floor_days":30}}}],"default":"k"}"#;
+    const SHORT: &str = r#"{"schedules":[{"name":"s","tiers":{"2":{"trigger":"opened","ceiling_days":1}}}],"default":"s"}"#;
+
+    #[test]
+    fn a_floor_is_that_of_any_version_that_held_since_the_opening() {
+        let run = run();
+        for (second, floor) in [(9, None), (11, Some(40))] {
+            let versions = Versions(vec![version(1, 0, KEPT), version(2, second, SHORT)]);
+            let found = versions.floor(&run, 2);
+            let expected = floor.map(|days| Floor {
+                until: When::At(at(days)),
+                schedule: "k@1".to_owned(),
+            });
+            assert_eq!(found, expected, "replaced on day {second}");
+            assert_eq!(versions.floor(&run, 0), expected);
+            assert_eq!(versions.floor(&run, 1), None);
+            let fate = versions.fate(&run).unwrap();
+            assert_eq!(fate.policy(), "s@2");
+            let due = floor.unwrap_or(11);
+            assert_eq!(fate.tiers[1].due, When::At(at(due)));
+            assert_eq!(
+                (fate.due(0), fate.due(0b100)),
+                (When::At(at(due)), When::Never)
+            );
+        }
+    }
+
+    #[test]
+    fn each_trigger_has_its_time() {
+        let mut run = run();
+        for (trigger, open, sealed, read) in [
+            (Trigger::Opened, Some(15), 15, 15),
+            (Trigger::Sealed, None, 25, 25),
+            (Trigger::LastAccess, Some(16), 16, 35),
+        ] {
+            let when = |days: i64| When::At(at(days));
+            (run.sealed_at, run.accessed_at) = (None, None);
+            assert_eq!(after(trigger, 5, &run), open.map_or(When::Never, when));
+            run.sealed_at = Some(at(20));
+            assert_eq!(after(trigger, 5, &run), when(sealed));
+            run.accessed_at = Some(at(30));
+            assert_eq!(after(trigger, 5, &run), when(read));
+        }
+    }
+
+    #[test]
+    fn rules_are_answered_as_queries_are() {
+        let run = run();
+        for (rule, expected) in [
+            (r#"agent = "coder" and label = "b""#, true),
+            (r#"agent begins "co" and not label = "c""#, true),
+            (r#"label in ("x", "a")"#, true),
+            ("outcome = unknown", true),
+            ("outcome != failed", true),
+            (r#"profile != "coding""#, true),
+            ("profile is set or flag is set or gate.failed is set", false),
+            (r#"label = "a" and label = "x""#, false),
+        ] {
+            let condition = crate::query::of_rules(rule).unwrap();
+            assert_eq!(is_true(&condition, &run), expected, "{rule}");
+        }
+    }
+}

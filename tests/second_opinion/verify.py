@@ -1084,7 +1084,7 @@ PREDICATE_RULES: dict[str, tuple[dict[str, Rule], Callable[..., bool]]] = {
     "erasure": (members(STATE + "tier? commits? count method policy reason by at"), of_run_and_one("tier")),
     "disposal": (members(
         "erasure scope count entries policy reason by at requested_at keys_destroyed_at? removed_at? final_at?"
-        " backups_dead_at?", scope=one_of("payloads", "subject", "tier", "tenant"),
+        " backups_dead_at?", scope=one_of("payloads", "subject", "tier", "tenant", "expiry"),
     ), called("erasure-entries.txt")),
     "access": (members("run commits? scope? purpose role? by at"), of_run_and_one("scope")),
     "export": (members("run purpose by at payloads", payloads=counts(*STATES)), called("MANIFEST.sha256")),

@@ -361,7 +361,7 @@ pub struct Disposal {
     pub removed_at: Option<Timestamp>,
     /// When it was asked for.
     pub requested_at: Timestamp,
-    /// `payloads`, `subject`, `tier` or `tenant`.
+    /// `payloads`, `subject`, `tier` or `tenant`; `expiry` for what expired under a schedule.
     pub scope: String,
 }
 
