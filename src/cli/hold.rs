@@ -161,7 +161,7 @@ pub async fn run(args: HoldArgs, client: Client) -> anyhow::Result<()> {
             let (_, answer): (_, Value) = client.post(&path, &json!({})).await?;
             if answer["released"].is_null() && answer["release_requested"].is_object() {
                 tell(format_args!(
-                    "still in force: {} has to ask for it too",
+                    "still in force; waiting for {}",
                     text(&answer["release_requested"]["needs"])
                 ));
             }
