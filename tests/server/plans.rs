@@ -132,7 +132,8 @@ async fn no_query_of_what_is_indexed_reads_a_big_table_as_a_whole() {
         };
         let (scans, rows) = cost(&server, &mut sql, asked).await;
         assert_eq!(scans, 0, "{resource} where {filter}");
-        assert!(rows < RUNS, "{resource} where {filter}: {rows} rows");
+        // All frames of some runs may be read and sorted.
+        assert!(rows < 4 * RUNS, "{resource} where {filter}: {rows} rows");
     }
     // That this tells one from the other: without its index, frames of a kind are found by reading all.
     let broken = "drop index frames_kind, frames_name, frames_verdict";
@@ -142,5 +143,5 @@ async fn no_query_of_what_is_indexed_reads_a_big_table_as_a_whole() {
         api.get(&address).await.is(200);
     };
     let (_, rows) = cost(&server, &mut sql, asked).await;
-    assert!(rows > RUNS, "{rows} rows");
+    assert!(rows > 8 * RUNS, "{rows} rows");
 }
