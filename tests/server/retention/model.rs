@@ -502,6 +502,12 @@ async fn the_same_is_left_and_certified_as_in_a_naive_model() {
                 look(&mut model, &server.api).await;
             }
         }
+        // In the end nothing is in the way but floors.
+        let seals = (0..model.runs.len()).map(|run| Step::Seal { run });
+        let releases = (0..model.holds.len()).map(|hold| Step::Release { hold });
+        for step in seals.chain(releases).collect::<Vec<_>>() {
+            take(&step, &mut model, &server, &clock).await;
+        }
         clock.step_days(40).await;
         model.day += 40;
         sweep(&server.api).await;
@@ -511,5 +517,5 @@ async fn the_same_is_left_and_certified_as_in_a_naive_model() {
         entries += model.entries.len();
         server.stop().await;
     }
-    assert!(entries > 40, "{entries} entries certify something");
+    assert!(entries > 10, "{entries} entries certify something");
 }
