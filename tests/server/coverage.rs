@@ -13,7 +13,7 @@ async fn run(api: &Api, agent: &str, whole: bool) -> String {
     }
     let run = api.open(&json!({"session": session})).await.run.to_string();
     let mut frames = vec![
-        json!({"kind": "turn", "body": {"model": "m"}, "payloads": [{"name": "prompt", "text": "Go on."}]}),
+        json!({"kind": "turn", "body": {"model": "m"}, "payloads": [{"name": "prompt", "text": "Go on.", "tier": 2}]}),
         json!({"kind": "tool_call", "body": {"name": "sh"}}),
     ];
     let gate = |verdict: &str| {
@@ -134,7 +134,7 @@ async fn a_run_is_asked_for_each_fact_and_what_it_lacks_is_found() {
         assert_eq!((found[0], found[1], found[2]), counts, "{fact}");
     }
     let some = api
-        .get("/v1/coverage?filter=agent%20%3D%20tester&purpose=case-7")
+        .get("/v1/coverage?filter=agent%20%3D%20%22tester%22&purpose=case-7")
         .await
         .is(200)
         .json();
@@ -261,7 +261,7 @@ async fn figures_are_scraped_without_a_token_and_name_nobody() {
         ("onrecord_append_seconds_bucket{le=\"+Inf\"}", 7.0),
         ("onrecord_runs_opened_total", 1.0),
         ("onrecord_runs_sealed_total", 1.0),
-        ("onrecord_refused_total{code=\"sealed\"}", 1.0),
+        ("onrecord_refused_total{code=\"run_sealed\"}", 1.0),
         ("onrecord_up", 1.0),
         ("onrecord_tenants", 1.0),
         ("onrecord_open_runs", 0.0),
@@ -273,7 +273,8 @@ async fn figures_are_scraped_without_a_token_and_name_nobody() {
     assert!(
         value("onrecord_ledger_entries") >= 4.0 && value("onrecord_batch_seconds_count") >= 1.0
     );
-    for private in [&run, "coder", "t_", "ada"] {
+    let tenant = api.run(&run).await["tenant"].as_str().unwrap().to_owned();
+    for private in [&run, "coder", &tenant, "ada"] {
         assert!(!text.contains(private), "{private} in {text}");
     }
     // Each metric has one head, before its values.
