@@ -175,8 +175,10 @@ pub(crate) async fn nodes(
     tenant: &TenantId,
     wanted: &[(u8, u64)],
 ) -> Result<HashMap<(u8, u64), Hash>, StoreError> {
+    // Each by the key, in whatever way the transaction has its statements planned.
     let rows = sqlx::query(
-        "select level, idx, hash from ledger_nodes join unnest($2::smallint[], $3::bigint[]) as wanted (level, idx) using (level, idx) where tenant = $1",
+        "select node.level, node.idx, node.hash from unnest($2::smallint[], $3::bigint[]) as wanted (level, idx),
+           lateral (select * from ledger_nodes where tenant = $1 and level = wanted.level and idx = wanted.idx limit 1) as node",
     )
     .bind(tenant.as_str())
     .bind(wanted.iter().map(|(level, _)| i16::from(*level)).collect::<Vec<_>>())

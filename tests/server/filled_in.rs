@@ -7,7 +7,6 @@ use onrecord::audit::{Audit, State, Told};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use sqlx::migrate::Migrator;
-use sqlx::postgres::PgPoolCopyExt as _;
 use std::path::Path;
 
 /// Columns of a table, apart from those that are generated.
