@@ -58,8 +58,8 @@ pub async fn run(args: FlagArgs, client: Client) -> anyhow::Result<()> {
         .collect();
     let path = format!("{path}/{}?{}", args.flag, encode(&said)?);
     let ended: Value = client.delete_and_read(&path).await?;
-    let flags = ended["flags"].as_array().into_iter().flatten();
-    flags.map(|flag| one(flag, args.json)).collect()
+    let mut flags = ended["flags"].as_array().into_iter().flatten();
+    flags.try_for_each(|flag| one(flag, args.json))
 }
 
 fn one(flag: &Value, json: bool) -> anyhow::Result<()> {

@@ -185,11 +185,9 @@ impl Recorder {
     /// Goes on with an order, and stops waiting after a moment. What is not done by then, also because of an error, is left to
     /// the next look at what is open.
     pub(super) async fn carry_out_for_a_moment(&self, tenant: &TenantId, id: &RunId) {
-        match tokio::time::timeout(PATIENCE, self.carry_out(tenant, id)).await {
-            Ok(Err(error)) => {
-                tracing::warn!(%tenant, order = %id, %error, "an order of holds is not carried out; it is tried again");
-            }
-            Ok(Ok(())) | Err(_) => {}
+        let done = tokio::time::timeout(PATIENCE, self.carry_out(tenant, id)).await;
+        if let Ok(Err(error)) = done {
+            tracing::warn!(%tenant, order = %id, %error, "an order of holds is not carried out; it is tried again");
         }
     }
 

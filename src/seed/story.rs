@@ -323,7 +323,7 @@ impl<'a> Teller<'a> {
         };
         let last = frames - 1 - at_the_seal - at_the_end;
         self.turn();
-        if number % RARE.0 == 0 {
+        if number.is_multiple_of(RARE.0) {
             self.call(RARE.1);
         }
         while (self.steps.len() as u64) < last {

@@ -680,7 +680,7 @@ fn counted(rows: &[Row], by: &[&str]) -> BTreeMap<String, u64> {
                 .flat_map(|begun| {
                     values
                         .iter()
-                        .map(|value| [&begun[..], &[value.clone()]].concat())
+                        .map(|value| [&begun[..], std::slice::from_ref(value)].concat())
                 })
                 .collect();
         }

@@ -108,7 +108,7 @@ async fn what_is_made_up_verifies_and_the_audit_finds_nothing() {
     }
     // It is a tenant like any other: what comes after is recorded in it.
     let after = api.any_run().await;
-    audit(&api, &after.run, &[after.clone()]).await;
+    audit(&api, &after.run, std::slice::from_ref(&after)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

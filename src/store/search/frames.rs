@@ -297,7 +297,7 @@ async fn few_runs(
         .persistent(false)
         .fetch_one(&mut **tx)
         .await?;
-    Ok((frames <= SORTED).then(|| By::Runs(driver, bounds)))
+    Ok((frames <= SORTED).then_some(By::Runs(driver, bounds)))
 }
 
 /// What a branch says of its frames' times by what it says of their runs'.
