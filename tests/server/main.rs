@@ -43,7 +43,6 @@ mod open_runs;
 mod operator;
 mod pages;
 mod people;
-mod plans;
 mod proofs;
 mod queries;
 mod query_command;
