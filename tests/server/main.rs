@@ -43,6 +43,7 @@ mod open_runs;
 mod operator;
 mod pages;
 mod people;
+mod plans;
 mod proofs;
 mod queries;
 mod query_command;
