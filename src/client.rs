@@ -174,6 +174,21 @@ impl Client {
         self.bytes(answer).await
     }
 
+    /// As [`Client::read_bytes`], with what a header of the answer says.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn read_with(
+        &self,
+        path: &str,
+        header: &str,
+    ) -> Result<(Bytes, Option<String>), ClientError> {
+        let answer = self.send(&Request::read(path)).await?;
+        let said = answer.headers().get(header);
+        let said = said.and_then(|value| value.to_str().ok().map(str::to_owned));
+        Ok((self.bytes(answer).await?, said))
+    }
+
     /// As [`Client::read_bytes`], where less is the most that there can be.
     ///
     /// # Errors

@@ -59,11 +59,13 @@ pub(super) struct Closed;
 /// Writes to standard output for somebody who reads it, and nothing but that: where it is closed, the
 /// command ends.
 pub(super) fn show(text: &str) -> anyhow::Result<()> {
+    show_bytes(text.as_bytes())
+}
+
+/// The same for what may be no text.
+pub(super) fn show_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();
-    match stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-    {
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Err(Closed.into()),
         other => Ok(other?),
     }

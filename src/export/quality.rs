@@ -1,13 +1,12 @@
 //! How well runs could be repeated and checked again, as far as what is kept of them tells: figures for each agent, or for each
 //! stretch of time.
 
-use crate::access::Caller;
 use crate::record::{RecordError, Recorder, commit};
 use crate::store;
 pub(crate) use crate::store::quality::Each;
 use crate::store::quality::Sampled;
 use onrecord_core::frame::{Frame, Kind};
-use onrecord_core::id::RunId;
+use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::timestamp::Timestamp;
 use onrecord_core::{json, pins};
 use std::collections::BTreeMap;
@@ -15,6 +14,8 @@ use std::collections::BTreeMap;
 /// Sessions, results of gates, and runs with their payloads that are looked at, the newest of the time: so that it takes a
 /// second, however many there are.
 pub(crate) const SAMPLE: u32 = 5_000;
+
+const DAY_MICROS: i64 = 86_400_000_000;
 
 /// Which pins sessions have.
 #[derive(Clone, Debug, Default)]
@@ -50,6 +51,23 @@ pub(crate) struct Quality {
     pub(crate) agreement: Agreement,
 }
 
+impl Quality {
+    fn add(&mut self, more: Self) {
+        self.manifests.sessions += more.manifests.sessions;
+        for (pin, count) in more.manifests.pins {
+            *self.manifests.pins.entry(pin).or_default() += count;
+        }
+        for (tier, more) in more.artifacts {
+            let artifacts = self.artifacts.entry(tier).or_default();
+            artifacts.stored += more.stored;
+            artifacts.kept += more.kept;
+            artifacts.erased += more.erased;
+        }
+        self.agreement.asked_again += more.agreement.asked_again;
+        self.agreement.agreed += more.agreement.agreed;
+    }
+}
+
 /// All of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
@@ -68,11 +86,11 @@ impl Recorder {
     /// The database, which may take too long.
     pub(crate) async fn replay_quality(
         &self,
-        caller: &Caller,
+        tenant: TenantId,
         time: (Timestamp, Timestamp),
         each: Each,
     ) -> Result<Measured, RecordError> {
-        let (recorder, tenant) = (self.clone(), caller.tenant.clone());
+        let recorder = self.clone();
         self.detached(async move {
             let mut tx = recorder.store.snapshot(&tenant).await?;
             let sample = (each, SAMPLE);
@@ -108,6 +126,23 @@ impl Recorder {
             })
         })
         .await
+    }
+}
+
+impl Recorder {
+    /// Measures what was recorded in the last day, of all tenants together.
+    ///
+    /// # Errors
+    /// The database.
+    pub(crate) async fn replay_quality_of_all(&self) -> Result<Quality, RecordError> {
+        let now = self.store.now().await?;
+        let since = Timestamp::from_micros(now.micros().saturating_sub(DAY_MICROS)).unwrap_or(now);
+        let mut all = Quality::default();
+        for (tenant, _) in self.store.tenants().await? {
+            let measured = self.replay_quality(tenant, (since, now), Each::Agent).await?;
+            measured.groups.into_values().for_each(|one| all.add(one));
+        }
+        Ok(all)
     }
 }
 

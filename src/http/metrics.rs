@@ -4,6 +4,7 @@
 //! of text, so that no crate stands between the numbers and them.
 
 use super::App;
+use crate::export::quality::Quality;
 use crate::listen;
 use crate::record::Recorder;
 use crate::record::figures::{BOUNDS_US, Histogram};
@@ -15,7 +16,8 @@ use axum::routing::get;
 use std::fmt::{Display, Write as _};
 use std::fs;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
@@ -26,7 +28,12 @@ struct Scraped {
     recorder: Recorder,
     /// One at a time asks the database.
     turn: Arc<Semaphore>,
+    /// What replays would find, as it was measured last.
+    quality: Arc<Mutex<Option<(Instant, Quality)>>>,
 }
+
+/// How long what replays would find is told as it was: measuring it takes a second.
+const QUALITY: Duration = Duration::from_secs(300);
 
 /// Serves the figures until `shutdown` is there.
 pub async fn serve_metrics(
@@ -37,6 +44,7 @@ pub async fn serve_metrics(
     let scraped = Scraped {
         recorder: app.recorder.clone(),
         turn: Arc::new(Semaphore::new(1)),
+        quality: Arc::default(),
     };
     let router = Router::new()
         .route("/metrics", get(scrape))
@@ -60,6 +68,11 @@ async fn scrape(State(scraped): State<Scraped>) -> Response {
         "Whether the database answered this time; without it, what is counted there is left out.",
     );
     text.line("onrecord_up", "", u8::from(gauges.is_some()));
+    if turn.is_ok()
+        && let Some(quality) = scraped.quality().await
+    {
+        replays(&mut text, &quality);
+    }
     if let Some(gauges) = gauges {
         let (tenants, sum) = (gauges.tenants, gauges.sum);
         for (name, help, value) in [
@@ -98,6 +111,67 @@ async fn scrape(State(scraped): State<Scraped>) -> Response {
     (status, [(header::CONTENT_TYPE, MEDIA)], text.0).into_response()
 }
 
+impl Scraped {
+    /// What replays would find of the last day, of all tenants together; none where the database does not say.
+    async fn quality(&self) -> Option<Quality> {
+        let known = self.quality.lock().ok()?.clone();
+        if let Some((_, quality)) = known.filter(|(at, _)| at.elapsed() < QUALITY) {
+            return Some(quality);
+        }
+        let quality = self.recorder.replay_quality_of_all().await.ok()?;
+        *self.quality.lock().ok()? = Some((Instant::now(), quality.clone()));
+        Some(quality)
+    }
+}
+
+/// How well what was recorded in the last day could be repeated and checked again.
+fn replays(text: &mut Text, quality: &Quality) {
+    let manifests = &quality.manifests;
+    let name = "onrecord_replay_sessions";
+    text.one(
+        name,
+        "gauge",
+        "Sessions of the last day that were looked at.",
+        manifests.sessions,
+    );
+    let name = "onrecord_replay_pinned_sessions";
+    text.head(name, "gauge", "Those of them that have a pin.");
+    for (pin, count) in &manifests.pins {
+        text.line(name, &format!("{{pin=\"{pin}\"}}"), count);
+    }
+    let name = "onrecord_replay_artifacts";
+    text.head(
+        name,
+        "gauge",
+        "Payloads of the last day's runs that were looked at, by tier and by what became of them.",
+    );
+    for (tier, artifacts) in &quality.artifacts {
+        for (state, count) in [
+            ("stored", artifacts.stored),
+            ("kept", artifacts.kept),
+            ("erased", artifacts.erased),
+        ] {
+            let labels = format!("{{tier=\"{tier}\",state=\"{state}\"}}");
+            text.line(name, &labels, count);
+        }
+    }
+    let agreement = quality.agreement;
+    for (name, help, value) in [
+        (
+            "onrecord_replay_gates_asked_again",
+            "Gates of the last day that judged a candidate more than once.",
+            agreement.asked_again,
+        ),
+        (
+            "onrecord_replay_gates_agreed",
+            "Those of them that said the same each time.",
+            agreement.agreed,
+        ),
+    ] {
+        text.one(name, "gauge", help, value);
+    }
+}
+
 /// What this process counted.
 fn own(text: &mut Text, recorder: &Recorder) {
     let figures = &recorder.figures;
@@ -121,6 +195,11 @@ fn own(text: &mut Text, recorder: &Recorder) {
             "onrecord_payload_readings_total",
             "Readings of payloads that were entered into a ledger.",
             &figures.readings,
+        ),
+        (
+            "onrecord_expired_payloads_total",
+            "Payloads that expired and that this process erased.",
+            &figures.expired,
         ),
     ] {
         text.one(name, "counter", help, value.value());

@@ -122,7 +122,7 @@ pub(crate) async fn measure_replays(
     let since = since.or_else(|| Timestamp::from_micros(days_before));
     let since = since.unwrap_or(Timestamp::MIN);
     let measured = recorder
-        .replay_quality(&caller, (since, until), each)
+        .replay_quality(caller.tenant.clone(), (since, until), each)
         .await?;
     let groups = measured.groups.iter();
     let groups: Vec<Value> = groups

@@ -481,7 +481,7 @@ mod tests {
             ),
             ("agent = \"\0\"", 9, "a text in double quotes"),
             ("agent > \"x\"", 7, "expected =, !=, `in`, `begins`"),
-            ("colour = \"x\"", 1, "the fields are agent, status"),
+            ("colour = \"x\"", 1, "the fields are run, run_no, agent"),
             ("\"agent\" = \"x\"", 1, "expected a field"),
             ("status = closed", 10, "one of open, ended, sealed"),
             ("status < open", 8, "expected =, !=, `in` or"),

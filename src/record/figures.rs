@@ -70,6 +70,8 @@ pub(crate) struct Figures {
     pub(crate) seals: Counter,
     /// Readings of payloads, and exports with payloads, that were entered into a ledger.
     pub(crate) readings: Counter,
+    /// Payloads that expired and were erased.
+    pub(crate) expired: Counter,
     /// Requests that were refused or not done, by the code of the problem. There are some hundred codes, and a refusal is seldom
     /// enough for a lock.
     refused: Mutex<BTreeMap<String, u64>>,

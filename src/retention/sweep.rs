@@ -178,6 +178,7 @@ impl Recorder {
         self.destroy(tenant, going).await?;
         busy += begun.elapsed();
         self.settle(tenant, &round).await?;
+        self.figures.expired.add(round.payloads);
         self.note_round(tenant, (begun_at, busy), &round, full)
             .await?;
         Ok(Swept {

@@ -76,10 +76,9 @@ mod tests {
         let mut chance = Chance::of(1, 1);
         let mut counts = [0; 3];
         for _ in 0..6_000 {
-            counts[["a", "b", "c"]
-                .iter()
-                .position(|name| *name == chance.of_many(&["a", "b", "c"]))
-                .unwrap()] += 1;
+            let chosen = chance.of_many(&["a", "b", "c"]);
+            let place = ["a", "b", "c"].iter().position(|name| *name == chosen);
+            counts[place.unwrap()] += 1;
         }
         assert!(
             counts[0] > counts[1] && counts[1] > counts[2] && counts[2] > 500,

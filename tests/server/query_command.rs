@@ -90,6 +90,30 @@ async fn runs_and_frames_are_asked_for_in_each_format() {
     let words: Vec<&str> = lines[1].split_whitespace().collect();
     assert_eq!(words[2..6], [&run[..], "2", "tool_call", "shell"]);
 
+    let counted =
+        |more: &[&'static str]| [&["query", "frames", "--purpose", "case-7"], more].concat();
+    let table = printed(&server, &counted(&["--count"])).await;
+    assert_eq!(table, "COUNT\n8\n");
+    let by_agent = [
+        "--by",
+        "kind",
+        "--filter",
+        "run.agent = \"coder\" and kind in (turn, outcome)",
+    ];
+    let table = printed(&server, &counted(&by_agent)).await;
+    let mut lines: Vec<&str> = table.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["kind     COUNT", "outcome  1", "turn     1"]);
+    let csv = [&by_agent[..], &["--format", "csv"]].concat();
+    let csv = printed(&server, &counted(&csv)).await;
+    assert!(
+        csv.starts_with("kind,count\r\n") && csv.lines().count() == 3,
+        "{csv}"
+    );
+    let days = printed(&server, &counted(&["--by", "day"])).await;
+    let day = days.lines().nth(1).unwrap();
+    assert!(day.find(' ') == Some(10) && day.ends_with("  8"), "{days}");
+
     // A table says that there is more; who asks for nothing that is there is told so.
     let first = output(&server, &with(&["--limit", "1"])).await;
     let told = String::from_utf8(first.stderr).unwrap();

@@ -5,7 +5,7 @@ mod shape;
 mod wrong;
 
 use super::runs::encode;
-use super::terminal::{Screen, show, table, tell};
+use super::terminal::{Screen, show_bytes, table, tell};
 use crate::client::{Client, ClientError};
 use anyhow::{Context as _, bail};
 use clap::{Subcommand, ValueEnum};
@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 
 /// Rows of a page at most.
 const PAGE: u32 = 500;
+/// Header that says of a file of counts whether there are more groups.
+const CUT_OFF: &str = "onrecord-cut-off";
 
 /// Arguments of `onrecord query`.
 #[derive(Clone, Debug, clap::Args)]
@@ -79,6 +81,15 @@ pub struct AskArgs {
 }
 
 impl AskArgs {
+    /// Whether the format is something for where it goes.
+    fn check(&self) -> anyhow::Result<()> {
+        let is_shown = self.file().is_none() && std::io::stdout().is_terminal();
+        if self.format == Format::Parquet && is_shown {
+            bail!("parquet is nothing for a terminal: name a file with --output");
+        }
+        Ok(())
+    }
+
     /// The file to write; none for standard output.
     fn file(&self) -> Option<&Path> {
         let output = self.output.as_deref();
@@ -159,11 +170,9 @@ async fn file(resource: &str, args: AskArgs, client: &Client) -> anyhow::Result<
 
 /// What the server answers as it comes, into the file or to standard output.
 async fn stream(client: &Client, path: &str, args: &AskArgs) -> anyhow::Result<()> {
+    args.check()?;
     match args.file() {
         Some(file) => super::export::fetch(client, path, file).await,
-        None if args.format == Format::Parquet && std::io::stdout().is_terminal() => {
-            bail!("parquet is nothing for a terminal: name a file with --output")
-        }
         None => {
             client.print(path).await?;
             Ok(())
@@ -208,33 +217,38 @@ async fn count(resource: &'static str, args: AskArgs, client: &Client) -> anyhow
     if !args.by.is_empty() {
         query.push(("by", args.by.join(",")));
     }
-    let path = format!("/v1/{resource}/counts");
-    if let Some(name) = args.format.file() {
-        query.push(("format", name.to_owned()));
-        let path = format!("{path}?{}", encode(&query)?);
-        return stream(client, &path, &args).await;
-    }
-    let answer: Value = client.read(&format!("{path}?{}", encode(&query)?)).await?;
-    let text = if args.format == Format::Json {
-        format!("{answer}\n")
+    let format = args.format.file();
+    query.extend(format.map(|name| ("format", name.to_owned())));
+    let path = format!("/v1/{resource}/counts?{}", encode(&query)?);
+    let cut_off = if format.is_some() {
+        args.check()?;
+        let (bytes, cut_off) = client.read_with(&path, CUT_OFF).await?;
+        written(&bytes, args.file())?;
+        cut_off.as_deref() == Some("true")
     } else {
-        let rows = shape::rows(&answer, "counts");
-        let rows = rows.context("the server's answer has no list of counts")?;
-        let screen = Screen::stdout();
-        let columns = shape::counted(&args.by);
-        let cells: Vec<_> = rows
-            .iter()
-            .map(|row| shape::counts(row, &args.by))
-            .collect();
-        table(screen, &columns, &cells)
+        let answer: Value = client.read(&path).await?;
+        let text = if args.format == Format::Json {
+            format!("{answer}\n")
+        } else {
+            counted(&answer, &args.by)?
+        };
+        written(text.as_bytes(), args.file())?;
+        answer["cut_off"] == true
     };
-    written(&text, args.file())?;
-    if answer["cut_off"] == true {
+    if cut_off {
         tell(
-            "there are more groups than are told; a filter or a coarser unit of time makes them fewer",
+            "there are more groups than are told; a filter or a longer unit of time makes them fewer",
         );
     }
     Ok(())
+}
+
+/// Counts as a table.
+fn counted(answer: &Value, by: &[String]) -> anyhow::Result<String> {
+    let rows = shape::rows(answer, "counts");
+    let rows = rows.context("the server's answer has no list of counts")?;
+    let cells: Vec<_> = rows.iter().map(|row| shape::counts(row, by)).collect();
+    Ok(table(Screen::stdout(), &shape::counted(by), &cells))
 }
 
 /// Rows on their way to whoever reads them.
@@ -281,22 +295,22 @@ impl Rows {
 
     fn end(self) -> anyhow::Result<()> {
         if let Some(json) = self.json {
-            return written(&format!("{json}\n]}}\n"), self.file.as_deref());
+            return written(format!("{json}\n]}}\n").as_bytes(), self.file.as_deref());
         }
         if self.cells.is_empty() {
             tell(format_args!("no such {}", self.resource.replace('-', " ")));
             return Ok(());
         }
         let text = table(self.screen, shape::columns(self.resource), &self.cells);
-        written(&text, self.file.as_deref())
+        written(text.as_bytes(), self.file.as_deref())
     }
 }
 
-/// Shows a text, or writes it into a file.
-fn written(text: &str, file: Option<&Path>) -> anyhow::Result<()> {
+/// Shows what there is, or writes it into a file.
+fn written(bytes: &[u8], file: Option<&Path>) -> anyhow::Result<()> {
     match file {
-        None => show(text),
-        Some(file) => std::fs::write(file, text).map_err(|source| {
+        None => show_bytes(bytes),
+        Some(file) => std::fs::write(file, bytes).map_err(|source| {
             let path = file.to_owned();
             ClientError::File { path, source }.into()
         }),
