@@ -85,6 +85,10 @@ fn sources() -> Codes {
             assert!(path.ends_with("report"), "{path:?} is not looked at");
             continue;
         }
+        // The words of figures look like codes.
+        if path.ends_with("metrics.rs") {
+            continue;
+        }
         let source = fs::read_to_string(path).unwrap();
         codes.extend(codes_of(&source));
     }

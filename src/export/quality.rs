@@ -139,7 +139,9 @@ impl Recorder {
         let since = Timestamp::from_micros(now.micros().saturating_sub(DAY_MICROS)).unwrap_or(now);
         let mut all = Quality::default();
         for (tenant, _) in self.store.tenants().await? {
-            let measured = self.replay_quality(tenant, (since, now), Each::Agent).await?;
+            let measured = self
+                .replay_quality(tenant, (since, now), Each::Agent)
+                .await?;
             measured.groups.into_values().for_each(|one| all.add(one));
         }
         Ok(all)

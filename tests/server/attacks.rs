@@ -248,7 +248,7 @@ async fn a_run_that_is_deleted_is_missed_by_those_who_knew_of_it() {
     let case = Case::begin().await;
     let mut operator = Operator::of(&case.server).await;
     let run = &case.run;
-    for table in ["runs", "frames", "payloads"] {
+    for table in ["runs", "frames", "payloads", "run_facts"] {
         operator
             .execute(&format!(
                 "delete from {table} where run = run_uuid('{run}')"
@@ -283,7 +283,7 @@ async fn a_run_that_is_deleted_is_missed_by_those_who_knew_of_it() {
     });
     let last = last.unwrap();
     entries.retain(|entry| says(entry).run().is_none_or(|run| run.to_string() != last));
-    for table in ["runs", "frames", "payloads"] {
+    for table in ["runs", "frames", "payloads", "run_facts"] {
         operator
             .execute(&format!(
                 "delete from {table} where run = run_uuid('{last}')"

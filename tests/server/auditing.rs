@@ -248,7 +248,7 @@ const RUNS: [Alteration; 31] = [
     ),
     (
         "update run_facts set tenant = 't_0000000000000000' where run = OPEN and field = 10 and value = 'observation'",
-        ("column", "run_facts", "tenant"),
+        ("row_missing", "run_facts", "value"),
     ),
     (
         "insert into run_facts (run, field, tenant, value) values (gen_random_uuid(), 4, TENANT, 'x')",
@@ -613,7 +613,7 @@ async fn the_command_says_it_in_words_in_json_and_by_its_exit_code() {
             &json!(filled.open),
             &json!(2),
             &json!("frames"),
-            &json!("kind")
+            &json!("kind_no")
         )
     );
     // One that was not clean is read again.
@@ -621,7 +621,7 @@ async fn the_command_says_it_in_words_in_json_and_by_its_exit_code() {
     assert_eq!(code, Some(1));
     assert!(
         text.starts_with(&format!(
-            "column {} frame 2 frames.kind: \"decision\"",
+            "column {} frame 2 frames.kind_no: 10, by the evidence it is 9",
             filled.open
         )),
         "{text}"

@@ -97,7 +97,7 @@ async fn odd_runs(api: &Api) -> Vec<String> {
         json!({"kind": "file_version", "body": {"path": "src/\u{1f980}.rs"}}),
         json!({"kind": "gate_result", "body": {"name": "\u{0}", "verdict": "fail"}}),
         json!({"kind": "gate_result", "body": {"name": "tests", "verdict": "maybe"}}),
-        json!({"kind": "gate_result", "body": {"verdict": "error"}, "actor": {"type": "human", "id": "ada"}}),
+        json!({"kind": "gate_result", "body": {"verdict": "error"}}),
         json!({"kind": "observation", "payloads": [{"name": "p", "text": "AKIAIOSFODNN7EXAMPLQ and more", "tier": 3}]}),
         json!({"kind": "outcome", "turn": null, "body": {"status": "failed"}}),
     ];

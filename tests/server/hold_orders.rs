@@ -199,7 +199,9 @@ async fn what_is_recorded_later_about_a_subject_is_held_at_once() {
         .fetch_all(&mut server.sql().await)
         .await
         .unwrap();
-    assert!(rows.iter().all(|row| !row.contains("ada")), "{rows:?}");
+    // As a cell: a fingerprint may have the same letters.
+    let cells = |row: &String| row.split([',', '(', ')', '"']).any(|cell| cell == "ada");
+    assert!(!rows.iter().any(cells), "{rows:?}");
     release(api, &id, 200).await;
     erase(api, &after, &after_commit).await.is(201);
     fits(&server).await;

@@ -4,7 +4,9 @@
 use crate::running::Server;
 use onrecord::vault::{RootSource, SealKey, TenantKeys, Vault};
 use onrecord_core::chain::Chain;
+use onrecord_core::coverage::Known;
 use onrecord_core::digest::{Hash, leaf_hash};
+use onrecord_core::facts::{Fact, FactField, Facts};
 use onrecord_core::frame::{Frame, Rel};
 use onrecord_core::id::{Origin, TenantId};
 use onrecord_core::json::to_canonical;
@@ -14,7 +16,7 @@ use onrecord_core::statement::{Predicate, Previous, Signed, State};
 use onrecord_core::timestamp::Timestamp;
 use serde_json::Value;
 use sqlx::{Executor as _, PgConnection, Row as _};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 pub struct Operator {
@@ -23,6 +25,20 @@ pub struct Operator {
     origin: Origin,
     seal: Arc<SealKey>,
     keys: Arc<TenantKeys>,
+}
+
+/// The number of a field, as the comment of the column has it.
+fn field_no(field: FactField) -> i16 {
+    use FactField::{
+        Actor, Agent, FailedGate, File, Gate, Kind, Label, Missing, Model, Profile, Redaction,
+        Release, Tier, Tool, Verdict,
+    };
+    let fields = [
+        Agent, Release, Profile, Label, Model, Tool, Gate, Verdict, FailedGate, Kind, Redaction,
+        Tier, Actor, File, Missing,
+    ];
+    let place = fields.iter().position(|one| *one == field).unwrap();
+    i16::try_from(place + 1).unwrap()
 }
 
 impl Operator {
@@ -62,15 +78,18 @@ impl Operator {
     }
 
     pub async fn frames(&mut self, run: &str) -> Vec<Value> {
-        let rows: Vec<Vec<u8>> =
-            sqlx::query_scalar("select bytes from frames where run = run_uuid($1) order by seq")
-                .bind(run)
-                .fetch_all(&mut self.sql)
-                .await
-                .unwrap();
+        let rows = self.frames_as_they_are(run).await;
         rows.iter()
             .map(|bytes| serde_json::from_slice(bytes).unwrap())
             .collect()
+    }
+
+    async fn frames_as_they_are(&mut self, run: &str) -> Vec<Vec<u8>> {
+        sqlx::query_scalar("select bytes from frames where run = run_uuid($1) order by seq")
+            .bind(run)
+            .fetch_all(&mut self.sql)
+            .await
+            .unwrap()
     }
 
     /// Puts other frames in the place of a run's, linked anew, and makes its row fit.
@@ -99,7 +118,42 @@ impl Operator {
         .execute(&mut self.sql)
         .await
         .unwrap();
+        self.put_facts(run, &chain).await;
         chain
+    }
+
+    /// Makes what a run is found by fit its frames.
+    async fn put_facts(&mut self, run: &str, chain: &Chain) {
+        let mut known = Known::of(chain.kinds());
+        let mut facts = BTreeSet::new();
+        for bytes in self.frames_as_they_are(run).await {
+            let frame = Frame::parse(&bytes).unwrap();
+            let body = frame.body.as_bytes();
+            let said = Facts::of(frame.kind, frame.actor.kind, body, frame.payloads());
+            facts.extend(said.of_run);
+        }
+        for fact in &facts {
+            known.add(fact.field, &fact.value);
+        }
+        let sealed = "select sealed_at is not null from runs where run = run_uuid($1)";
+        let sealed = sqlx::query_scalar(sealed).bind(run);
+        if sealed.fetch_one(&mut self.sql).await.unwrap() {
+            facts.extend(known.missing().map(Fact::missing));
+        }
+        self.execute(&format!(
+            "delete from run_facts where run = run_uuid('{run}')"
+        ))
+        .await;
+        for fact in facts {
+            sqlx::query("insert into run_facts (run, field, tenant, value) values (run_uuid($1), $2, $3, $4)")
+                .bind(run)
+                .bind(field_no(fact.field))
+                .bind(self.tenant.as_str())
+                .bind(&fact.value)
+                .execute(&mut self.sql)
+                .await
+                .unwrap();
+        }
     }
 
     pub async fn put_frame(&mut self, run: &str, seq: usize, bytes: &[u8]) {

@@ -38,8 +38,8 @@ async fn runs(api: &Api) -> Vec<Value> {
     loop {
         let page = api.get(&path).await.is(200).json();
         runs.extend(page["runs"].as_array().unwrap().iter().cloned());
-        match page["next"].as_u64() {
-            Some(next) => path = format!("/v1/runs?limit=200&before={next}"),
+        match page["next"].as_str() {
+            Some(next) => path = format!("/v1/runs?limit=200&cursor={next}"),
             None => return runs,
         }
     }
