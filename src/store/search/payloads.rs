@@ -120,6 +120,8 @@ fn statement(
     let with_run = path.rest.needs_run();
     let mut sql = QueryBuilder::new("select p.* from (select ");
     sql.push(path.driver.distinct());
+    // By what leads to the runs, in whose order they come: the planner does not see that it is that of their rows too.
+    sql.push(path.driver.run()).push(" as found, ");
     if with_run {
         sql.push("r.*");
     } else {
@@ -157,7 +159,7 @@ fn statement(
     }
     let word = asked.order.word();
     sql.push(format!(
-        " order by r.run{word}, p.seq{word}, p.place{word} limit "
+        " order by r.found{word}, p.seq{word}, p.place{word} limit "
     ));
     sql.push_bind(i64::from(limit));
     sql
