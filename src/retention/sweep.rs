@@ -22,6 +22,8 @@ const TOGETHER: u32 = 500;
 const LISTED: u32 = 1_000;
 /// Pages of the list of one round: other erasures of the tenant wait for its end.
 const PAGES: u32 = 20;
+/// Into how many pages a second what may be erased in it is cut.
+const PAGES_PER_SECOND: u64 = 50;
 /// When a run is looked at again of which more may become due than can be known now: one that is open, or held.
 const AGAIN_MICROS: i64 = 3_600_000_000;
 
@@ -37,6 +39,15 @@ impl SweepLimits {
     pub const NONE: Self = Self {
         payloads_per_second: 0,
     };
+
+    /// Runs that are looked at together: of few payloads a second small pages, since agents wait while a page is erased.
+    fn together(self) -> u32 {
+        match u32::try_from(self.payloads_per_second / PAGES_PER_SECOND) {
+            Ok(0) if self.payloads_per_second > 0 => 1,
+            Ok(runs) if runs > 0 => runs.min(TOGETHER),
+            _ => TOGETHER,
+        }
+    }
 }
 
 /// How far the sweeper of a tenant is.
@@ -154,11 +165,13 @@ impl Recorder {
         let (begun_at, mut round) = (self.store.now().await?, Round::default());
         let (mut busy, mut full) = (Duration::ZERO, true);
         let mut going = Vec::new();
-        for _ in 0..PAGES {
+        let together = limits.together();
+        for _ in 0..PAGES * TOGETHER / together {
             let (begun, before) = (Instant::now(), round.payloads);
             // While the last page is destroyed the next one is certified.
             let destroying = self.destroy(tenant, std::mem::take(&mut going));
-            let (destroyed, looked) = tokio::join!(destroying, self.look(tenant, &mut round));
+            let (destroyed, looked) =
+                tokio::join!(destroying, self.look(tenant, &mut round, together));
             (full, going) = match destroyed.and(looked) {
                 Ok(looked) => looked,
                 Err(error) => {
@@ -194,12 +207,13 @@ impl Recorder {
         &self,
         tenant: &TenantId,
         round: &mut Round,
+        together: u32,
     ) -> Result<(bool, Vec<Going>), RecordError> {
         let now = self.store.now().await?;
         let mut tx = self.store.begin(tenant).await?;
         store::expiring::by_index(&mut tx).await?;
-        let listed = store::sweeping::to_look_at(&mut tx, tenant, now, TOGETHER).await?;
-        let full = listed.len() == TOGETHER as usize;
+        let listed = store::sweeping::to_look_at(&mut tx, tenant, now, together).await?;
+        let full = listed.len() == together as usize;
         // Without the tenant's lock first: of most of what is looked at again nothing is due.
         let (rows, due) = assessed(&mut tx, tenant, listed).await?;
         store::sweeping::note(&mut tx, tenant, &rows).await?;
@@ -368,4 +382,27 @@ fn unknown(known: &Known, run: RunId, done: i16) -> WorkRow {
 pub(super) fn again(now: Timestamp) -> Timestamp {
     let then = Timestamp::from_micros(now.micros().saturating_add(AGAIN_MICROS));
     then.unwrap_or(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_payloads_a_second_go_in_small_pages() {
+        for (payloads_per_second, runs) in [
+            (0, 500),
+            (1, 1),
+            (49, 1),
+            (2_000, 40),
+            (20_000, 400),
+            (1_000_000, 500),
+            (u64::MAX, 500),
+        ] {
+            let limits = SweepLimits {
+                payloads_per_second,
+            };
+            assert_eq!(limits.together(), runs, "{payloads_per_second}");
+        }
+    }
 }
