@@ -20,6 +20,7 @@ const CUT_OFF: HeaderName = HeaderName::from_static("onrecord-cut-off");
 
 /// What is counted, and by what.
 #[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct CountsQuery {
     /// Only what this is true of: docs/queries.md. By default everything.
     filter: Option<String>,

@@ -26,6 +26,7 @@ pub(crate) struct RunsBody {
 
 /// Which runs.
 #[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct RunsQuery {
     /// Only of this agent.
     agent: Option<String>,

@@ -29,8 +29,9 @@ const ROWS: u32 = 1_000;
 /// How long a page may wait before its reader counts as gone.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a query is asked with.
+/// What a query is asked with. A parameter that is not there is refused: what was meant by it would be left out without a word.
 #[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Asked {
     /// Only what this is true of: docs/queries.md. By default everything.
     pub(super) filter: Option<String>,

@@ -131,10 +131,7 @@ pub(crate) async fn outdated(
     .bind(i64::from(limit))
     .fetch_all(&mut **tx)
     .await?;
-    Ok(rows
-        .into_iter()
-        .map(|(run, done)| (run.into(), done))
-        .collect())
+    Ok(with_done(rows))
 }
 
 /// Runs that are to be looked at, the most overdue first, with what their rows say is done.
@@ -152,10 +149,13 @@ pub(crate) async fn to_look_at(
     .bind(i64::from(limit))
     .fetch_all(&mut **tx)
     .await?;
-    Ok(rows
-        .into_iter()
+    Ok(with_done(rows))
+}
+
+fn with_done(rows: Vec<(Uuid, i16)>) -> Vec<(RunId, i16)> {
+    rows.into_iter()
         .map(|(run, done)| (run.into(), done))
-        .collect())
+        .collect()
 }
 
 /// Writes what is noted of runs, whether they have rows or not.

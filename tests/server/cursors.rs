@@ -122,6 +122,15 @@ async fn a_cursor_goes_on_with_its_own_query_only() {
         let address = format!("/v1/frames?{query}&limit={limit}");
         api.get(&address).await.problem(400, "malformed_parameter");
     }
+    // What is not known is not passed over: whoever pages by a parameter that is gone would get the same page for ever.
+    for address in [
+        "/v1/runs?before=3",
+        "/v1/frames?purpose=p&until=2026-11-30",
+        "/v1/payload-records?purpose=p&before=3",
+        "/v1/frames/counts?purpose=p&bye=day",
+    ] {
+        api.get(address).await.problem(400, "malformed_parameter");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
