@@ -66,4 +66,5 @@ mod stamps;
 mod story;
 mod stream;
 mod together;
+mod unix_socket;
 mod witness;
