@@ -25,7 +25,7 @@ use super::{
 };
 
 /// How long PostgreSQL may take until it accepts connections. Long, because it may have to repeat
-/// up to a GiB of its journal after a crash, and giving up would only make it begin again.
+/// up to two GiB of its journal after a crash, and giving up would only make it begin again.
 const START_SECONDS: u64 = 300;
 /// How long processes of a killed postmaster may hold the cluster before it counts as stuck.
 const ORPHANS_SECONDS: u64 = 30;

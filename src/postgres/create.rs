@@ -1,8 +1,8 @@
 //! Creating the cluster.
 
 use std::{
-    fs::{self, DirBuilder, File},
-    io,
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Write as _},
     os::unix::fs::DirBuilderExt,
     path::Path,
     time::Duration,
@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     Durability, Installation, PostgresError, account::Account, environment::Environment,
-    log::last_lines,
+    log::last_lines, tuning,
 };
 
 /// How long `initdb` may take. It takes a second or two, and longer on a busy or slow disk.
@@ -81,6 +81,8 @@ pub(super) async fn create(
         .map_err(PostgresError::io("write", &unfinished))?;
     if durability == Durability::Durable {
         sync(&unfinished.join("pg_hba.conf"))?;
+        let path = unfinished.join("postgresql.conf");
+        append(&path, &tuning::settings()).map_err(PostgresError::io("write", &path))?;
     }
     fs::rename(&unfinished, cluster_dir).map_err(PostgresError::io("rename", &unfinished))?;
     if durability == Durability::Durable {
@@ -111,6 +113,12 @@ async fn run(
         status: output.status,
         output: last_lines(&output.stderr),
     })
+}
+
+fn append(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().append(true).open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
 }
 
 fn sync(path: &Path) -> Result<(), PostgresError> {

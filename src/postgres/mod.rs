@@ -24,6 +24,7 @@ mod installation;
 mod left_over;
 mod log;
 mod runtime_dir;
+mod tuning;
 
 pub use cluster::{Cluster, Durability};
 pub use error::PostgresError;
