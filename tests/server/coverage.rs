@@ -203,7 +203,7 @@ async fn how_well_runs_could_be_repeated_is_measured_and_what_is_not_is_named() 
         .iter()
         .map(|one| one["metric"].as_str().unwrap())
         .collect();
-    assert!(names.contains(&"schedule_sensitivity") && names.contains(&"hash_verification"));
+    assert!(names.contains(&"schedule_sensitivity") && names.contains(&"full_replay"));
     for by in ["day", "week", "month"] {
         let path = format!("/v1/metrics/replay-quality?by={by}&purpose=case-7");
         let body = api.get(&path).await.is(200).json();
