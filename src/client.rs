@@ -23,6 +23,8 @@ pub use probe::Probe;
 
 /// Where `onrecord serve` listens unless told otherwise.
 pub const DEFAULT_URL: &str = "http://127.0.0.1:8470";
+/// How the address of a server at a Unix socket begins; the path follows.
+pub const UNIX: &str = "unix:";
 /// Media type of one JSON value a line.
 pub const NDJSON: &str = "application/x-ndjson";
 
@@ -38,7 +40,7 @@ const ANSWER_BYTES: usize = 64 * 1024 * 1024;
 /// The server and the token, for every command that talks to a server.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ServerArgs {
-    /// Address of the server
+    /// Address of the server, or unix:PATH for its Unix socket
     #[arg(long, global = true, env = "ONRECORD_URL", value_name = "URL", default_value = DEFAULT_URL)]
     pub url: String,
     /// API token; the first one is in `admin.token` in the server's data folder
@@ -50,6 +52,17 @@ pub struct ServerArgs {
         hide_env_values = true
     )]
     pub token: Option<String>,
+}
+
+/// The path in the address of a server at a Unix socket.
+pub fn unix_path(url: &str) -> Option<&Path> {
+    let path = url.strip_prefix(UNIX)?;
+    // As in other addresses two slashes may stand before the path.
+    let path = path
+        .strip_prefix("//")
+        .filter(|path| path.starts_with('/'))
+        .unwrap_or(path);
+    (!path.is_empty()).then(|| Path::new(path))
 }
 
 /// What the server says to one line of a batch.
@@ -89,7 +102,10 @@ impl BatchEnd {
 #[derive(Clone, Debug)]
 pub struct Client {
     http: reqwest::Client,
+    /// The address as it was given.
     base: String,
+    /// What paths are added to.
+    origin: String,
     pause: Duration,
     has_token: bool,
 }
@@ -111,7 +127,13 @@ impl Client {
         let address = || ClientError::Address {
             url: server.url.clone(),
         };
-        let url = reqwest::Url::parse(&server.url).map_err(|_| address())?;
+        let socket = unix_path(&server.url);
+        let origin = match socket {
+            // HTTP wants a host; there is none, and nobody looks at it.
+            Some(_) => "http://localhost",
+            None => &server.url,
+        };
+        let url = reqwest::Url::parse(origin).map_err(|_| address())?;
         if !matches!(url.scheme(), "http" | "https")
             || url.query().is_some()
             || url.fragment().is_some()
@@ -128,7 +150,11 @@ impl Client {
             headers.insert(AUTHORIZATION, value);
             has_token = true;
         }
-        let http = reqwest::Client::builder()
+        let mut http = reqwest::Client::builder();
+        if let Some(path) = socket {
+            http = http.unix_socket(path);
+        }
+        let http = http
             .default_headers(headers)
             .connect_timeout(Duration::from_secs(10))
             // Silence, not length: an export may take long.
@@ -136,9 +162,15 @@ impl Client {
             .user_agent(concat!("onrecord/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|_| address())?;
+        let origin = url.as_str().trim_end_matches('/').to_owned();
+        let base = match socket {
+            Some(path) => format!("{UNIX}{}", path.display()),
+            None => origin.clone(),
+        };
         Ok(Self {
             http,
-            base: url.as_str().trim_end_matches('/').to_owned(),
+            base,
+            origin,
             pause: Duration::from_millis(PAUSE_MS),
             has_token,
         })
@@ -408,7 +440,7 @@ impl Client {
     }
 
     fn address(&self, path: &str) -> String {
-        format!("{}{path}", self.base)
+        format!("{}{path}", self.origin)
     }
 
     fn pause_before(&self, attempt: u32) -> Duration {

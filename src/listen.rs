@@ -9,12 +9,17 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use std::convert::Infallible;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::either::Either;
 use tower_service::Service;
 
 /// How long requests may go on after the signal to stop.
@@ -26,10 +31,97 @@ const HEAD: Duration = Duration::from_secs(120);
 const CONNECTIONS: usize = 4_096;
 /// The pause after the system refused a connection for want of something of its own.
 const REFUSED: Duration = Duration::from_millis(100);
+/// Who may connect to a Unix socket: the server's user and its group. A token is needed all the same.
+const SOCKET_MODE: u32 = 0o660;
+
+/// Where connections come from: an address, and a Unix socket beside it for who is on the same machine.
+pub struct Listener {
+    tcp: TcpListener,
+    unix: Option<UnixSocket>,
+}
+
+impl From<TcpListener> for Listener {
+    fn from(tcp: TcpListener) -> Self {
+        Self { tcp, unix: None }
+    }
+}
+
+impl Listener {
+    /// Listens on a Unix socket as well.
+    pub fn with_unix(self, unix: UnixSocket) -> Self {
+        Self {
+            unix: Some(unix),
+            ..self
+        }
+    }
+
+    async fn next(&self) -> io::Result<Either<TcpStream, UnixStream>> {
+        let unix = async {
+            match &self.unix {
+                Some(socket) => socket.listener.accept().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            tcp = self.tcp.accept() => {
+                let (stream, _) = tcp?;
+                // Receipts are small and waited for: they are not to be held back for more.
+                let _ = stream.set_nodelay(true);
+                Ok(Either::Left(stream))
+            }
+            unix = unix => Ok(Either::Right(unix?.0)),
+        }
+    }
+}
+
+/// A Unix socket in the file system, which is removed when this is dropped.
+pub struct UnixSocket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl UnixSocket {
+    /// Listens at a path. The socket of a server that was killed is taken over: nobody listens there any more.
+    ///
+    /// # Errors
+    /// Something else is there, or somebody listens (`AddrInUse`); or the system refuses.
+    pub fn bind(path: &Path) -> io::Result<Self> {
+        let listener = match UnixListener::bind(path) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_left(path)? => {
+                fs::remove_file(path)?;
+                UnixListener::bind(path)?
+            }
+            bound => bound?,
+        };
+        // From here on the file is ours, and goes with this.
+        let socket = Self {
+            listener,
+            path: path.to_owned(),
+        };
+        fs::set_permissions(path, fs::Permissions::from_mode(SOCKET_MODE))?;
+        Ok(socket)
+    }
+}
+
+impl Drop for UnixSocket {
+    fn drop(&mut self) {
+        // Whoever removed it before has done the same.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Whether a socket is there that nobody listens on.
+fn is_left(path: &Path) -> io::Result<bool> {
+    if !fs::symlink_metadata(path)?.file_type().is_socket() {
+        return Ok(false);
+    }
+    let connected = std::os::unix::net::UnixStream::connect(path);
+    Ok(connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused))
+}
 
 /// Serves until `shutdown` is there; then takes no new connection, does what is to be done at once, and lets requests end.
 pub(crate) async fn run<S>(
-    listener: TcpListener,
+    listener: impl Into<Listener>,
     service: S,
     shutdown: impl Future<Output = ()> + Send + 'static,
     at_once: impl FnOnce(),
@@ -46,7 +138,7 @@ pub(crate) async fn run<S>(
         .header_read_timeout(HEAD);
     let room = Arc::new(Semaphore::new(CONNECTIONS));
     let graceful = GracefulShutdown::new();
-    let mut shutdown = pin!(shutdown);
+    let (listener, mut shutdown) = (listener.into(), pin!(shutdown));
     loop {
         let (stream, place) = tokio::select! {
             () = &mut shutdown => break,
@@ -97,18 +189,14 @@ where
 
 /// The next connection, once there is room for it.
 async fn accept(
-    listener: &TcpListener,
+    listener: &Listener,
     room: &Arc<Semaphore>,
-) -> (TcpStream, Option<OwnedSemaphorePermit>) {
+) -> (Either<TcpStream, UnixStream>, Option<OwnedSemaphorePermit>) {
     // The semaphore is never closed.
     let place = room.clone().acquire_owned().await.ok();
     loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                // Receipts are small and waited for: they are not to be held back for more.
-                let _ = stream.set_nodelay(true);
-                return (stream, place);
-            }
+        match listener.next().await {
+            Ok(stream) => return (stream, place),
             Err(error) => {
                 tracing::warn!(%error, "a connection was not accepted");
                 tokio::time::sleep(REFUSED).await;

@@ -5,7 +5,6 @@ use crate::postgres::Cluster;
 use crate::start::Started;
 use crate::store::Store;
 use std::io;
-use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -19,11 +18,11 @@ pub(super) struct Running {
 
 impl Running {
     /// Serves what was started on a listener.
-    pub(super) fn new(started: Started, listener: TcpListener) -> Self {
+    pub(super) fn new(started: Started, listener: impl Into<http::Listener>) -> Self {
         let Started { app, cluster, .. } = started;
         let store = app.recorder.store().clone();
         let (tell, told) = oneshot::channel();
-        let task = tokio::spawn(http::serve(listener, app, async move {
+        let task = tokio::spawn(http::serve(listener.into(), app, async move {
             // Whoever dropped the sender wants the server to end just the same.
             let _ = told.await;
         }));

@@ -3,11 +3,12 @@
 use super::key_place::KeyPlace;
 use super::running::Running;
 use crate::anchor;
+use crate::client::UNIX;
 use crate::http;
 use crate::postgres::Durability;
 use crate::start::{Config, HeadsEvery, Started, start};
 use anyhow::Context as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -148,6 +149,10 @@ pub struct ServeArgs {
         default_value = "127.0.0.1:8470"
     )]
     pub listen: String,
+    /// Unix socket to listen on as well, for agents on this machine: cheaper than an address. They connect with
+    /// --url unix:PATH
+    #[arg(long, env = "ONRECORD_LISTEN_UNIX", value_name = "PATH")]
+    pub listen_unix: Option<PathBuf>,
     /// Address to serve figures for Prometheus on, at /metrics: without a token, and without a word of any tenant
     #[arg(long, env = "ONRECORD_METRICS_LISTEN", value_name = "ADDR")]
     pub metrics_listen: Option<String>,
@@ -262,6 +267,16 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
         .await
         .with_context(|| cannot_listen(&args.listen))?;
     let address = listener.local_addr()?;
+    let mut listener = http::Listener::from(listener);
+    if let Some(path) = &args.listen_unix {
+        let socket = http::UnixSocket::bind(path);
+        listener = listener.with_unix(socket.with_context(|| {
+            format!(
+                "cannot listen on {} for --listen-unix: give a path that nothing is at, in a folder that is there",
+                path.display()
+            )
+        })?);
+    }
     let metrics = match &args.metrics_listen {
         Some(address) => Some(
             TcpListener::bind(address)
@@ -277,7 +292,11 @@ pub async fn run(args: ServeArgs) -> anyhow::Result<()> {
     let finality = &mut started.app.finality;
     finality.rotate_after = (minutes > 0).then(|| Duration::from_secs(60 * minutes));
     finality.key_backup_days = args.key_backup_days;
-    announce(&started, &format!("http://{address}"));
+    announce(
+        &started,
+        &format!("http://{address}"),
+        args.listen_unix.as_deref(),
+    );
     let hours = args.seal_idle_hours;
     let idle = (hours > 0).then(|| hours.saturating_mul(3_600));
     let recorder = started.app.recorder.clone();
@@ -404,8 +423,11 @@ pub(super) fn stop_signal() -> anyhow::Result<impl Future<Output = ()> + Send> {
 }
 
 /// Says where the server is, and its first token this once.
-fn announce(started: &Started, url: &str) {
+fn announce(started: &Started, url: &str, socket: Option<&Path>) {
     eprintln!("onrecord {} at {url}", env!("CARGO_PKG_VERSION"));
+    if let Some(path) = socket {
+        eprintln!("  socket  {UNIX}{}", path.display());
+    }
     eprintln!("  docs    {url}/docs");
     if let Some((path, token)) = &started.token {
         eprintln!("  token   {token}");

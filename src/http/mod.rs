@@ -55,7 +55,7 @@ mod verification;
 pub use envelope::Envelope;
 pub use follow_run::Streams;
 pub use metrics::serve_metrics;
-pub use serve::serve;
+pub use serve::{Listener, UnixSocket, serve};
 
 use crate::anchor::Anchors;
 use crate::record::Recorder;

@@ -2,13 +2,13 @@
 
 use super::{App, router};
 use crate::listen;
+pub use crate::listen::{Listener, UnixSocket};
 use std::io;
-use tokio::net::TcpListener;
 
 /// Serves until `shutdown` is there; then takes no new connection, lets requests end, and waits until
 /// all that was begun is durable or refused.
 pub async fn serve(
-    listener: TcpListener,
+    listener: impl Into<Listener>,
     app: App,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {

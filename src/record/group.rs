@@ -48,15 +48,10 @@ pub(super) struct Tried {
     pub(super) frames: Vec<NewFrame>,
     /// What they complete of the run's tree.
     pub(super) nodes: Vec<Node>,
+    /// What they say of the run and none did before, as far as is known.
+    pub(super) facts: Vec<Fact>,
     /// Of each submission its results.
     pub(super) results: Vec<Vec<Result<Placed, RecordError>>>,
-}
-
-impl Tried {
-    /// What its frames say of the run, also what others said before.
-    pub(super) fn facts(&self) -> impl Iterator<Item = &Fact> {
-        self.frames.iter().flat_map(|frame| &frame.facts.of_run)
-    }
 }
 
 /// Sorts submissions to those of their runs.
@@ -226,6 +221,7 @@ pub(super) async fn place_all<'a>(
                 chain,
                 frames: Vec::new(),
                 nodes: Vec::new(),
+                facts: Vec::new(),
                 results: results.collect(),
             };
             return Ok((tried, Vec::new()));
@@ -251,6 +247,7 @@ pub(super) async fn place_all<'a>(
                 chain,
                 frames,
                 nodes,
+                facts: Vec::new(),
                 results,
             };
             return Ok((tried, payloads));

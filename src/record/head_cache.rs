@@ -5,7 +5,6 @@ use lru::LruCache;
 use onrecord_core::chain::Chain;
 use onrecord_core::facts::Fact;
 use onrecord_core::id::RunId;
-use std::collections::HashSet;
 use std::num::NonZeroUsize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,7 +21,7 @@ struct Head {
     chain: Option<Chain>,
     shared_until: Option<Instant>,
     /// What is written of the run for certain: it is never taken back, whoever else writes to the run.
-    said: HashSet<Fact>,
+    said: Vec<Fact>,
 }
 
 /// The chains of runs.
@@ -64,27 +63,27 @@ impl Heads {
         &self,
         run: &RunId,
         facts: impl Iterator<Item = &'a Fact>,
-    ) -> Vec<&'a Fact> {
+    ) -> Vec<Fact> {
         let runs = self.runs();
-        let said = runs.peek(run).map(|head| &head.said);
-        let mut new: Vec<&Fact> = Vec::new();
+        let said = runs.peek(run).map_or(&[][..], |head| &head.said);
+        let mut new: Vec<Fact> = Vec::new();
         for fact in facts {
-            if !said.is_some_and(|said| said.contains(fact)) && !new.contains(&fact) {
-                new.push(fact);
+            if !said.contains(fact) && !new.contains(fact) {
+                new.push(fact.clone());
             }
         }
         new
     }
 
-    /// Facts of a run are written.
-    pub(super) fn said<'a>(&self, run: &RunId, facts: impl Iterator<Item = &'a Fact>) {
-        let mut runs = self.runs();
-        let head = runs.get_or_insert_mut(run.clone(), Head::default);
-        for fact in facts {
-            if head.said.len() < FACTS && !head.said.contains(fact) {
-                head.said.insert(fact.clone());
-            }
+    /// Facts of a run are written that were [unsaid](Self::unsaid).
+    pub(super) fn said(&self, run: &RunId, facts: Vec<Fact>) {
+        if facts.is_empty() {
+            return;
         }
+        let mut runs = self.runs();
+        let said = &mut runs.get_or_insert_mut(run.clone(), Head::default).said;
+        let room = FACTS.saturating_sub(said.len());
+        said.extend(facts.into_iter().take(room));
     }
 
     /// Somebody else writes to the run.

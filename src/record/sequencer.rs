@@ -16,7 +16,6 @@ use super::queue::{Queue, QueueLimits, Submission};
 use crate::store::append::{Keys, RunWrite, Session, Writer};
 use crate::store::{self, Failure, Store, StoreError};
 use onrecord_core::chain::Chain;
-use onrecord_core::facts::Fact;
 use onrecord_core::id::RunId;
 use onrecord_core::timestamp::Timestamp;
 use std::collections::BTreeSet;
@@ -377,25 +376,24 @@ impl Work {
                 // Forgotten since it was looked for, or not there and answered.
                 continue;
             };
-            let (one, rows) = place_all(&mut session, group, index, (chain, sealed), now).await?;
+            let (mut one, rows) =
+                place_all(&mut session, group, index, (chain, sealed), now).await?;
+            let said = one.frames.iter().flat_map(|frame| &frame.facts.of_run);
+            one.facts = self.shared.heads.unsaid(&group.run, said);
             payloads.push(rows);
             tried.push(one);
         }
-        let facts: Vec<Vec<&Fact>> = tried
-            .iter()
-            .map(|one| self.shared.heads.unsaid(one.chain.run(), one.facts()))
-            .collect();
         let mut writes: Vec<RunWrite<'_>> = tried
             .iter()
-            .zip(payloads.iter().zip(&facts))
+            .zip(&payloads)
             .filter(|(one, _)| !one.frames.is_empty())
-            .map(|(one, (rows, facts))| RunWrite {
+            .map(|(one, rows)| RunWrite {
                 before: one.before,
                 chain: &one.chain,
                 frames: &one.frames,
                 payloads: rows,
                 nodes: &one.nodes,
-                facts,
+                facts: one.facts.iter().collect(),
                 key_version: groups[one.group].key_version(),
             })
             .collect();
@@ -407,7 +405,7 @@ impl Work {
             *sent = !lock;
             let keys = self.keys();
             let written =
-                store::append::write(session.connection(), now, &mut writes, keys).await?;
+                store::append::write(session.connection(), Some(now), &mut writes, keys).await?;
             self.clock = Some((written.now, Instant::now()));
             moved = written.runs.into_iter().collect();
             known = written.known.into_iter().collect();
@@ -417,7 +415,7 @@ impl Work {
             session.commit().await?;
         }
         self.writer.keep(session);
-        drop((payloads, facts));
+        drop(payloads);
         for one in std::mem::take(tried) {
             let group = &mut groups[one.group];
             let (is_moved, is_known) = (moved.contains(&group.run), known.contains(&group.run));
@@ -431,7 +429,7 @@ impl Work {
         group.tries += 1;
         if moved {
             self.figures.frames.add(one.frames.len() as u64);
-            self.shared.heads.said(&group.run, one.facts());
+            self.shared.heads.said(&group.run, one.facts);
             let progress = Progress {
                 size: one.chain.size(),
                 sealed: false,

@@ -11,7 +11,6 @@ use crate::store::runs::{NewRun, RunRow, SealedRow};
 use crate::store::tenants::LockedTenant;
 use crate::store::{StoreError, Tx};
 use crate::vault::TenantKeys;
-use onrecord_core::facts::Fact;
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::statement::{FRAMES_SUBJECT, Predicate, Previous};
 use onrecord_core::timestamp::Timestamp;
@@ -44,9 +43,7 @@ pub(super) async fn write(
     let mut locked = store::tenants::lock(&mut tx, tenant).await?;
     let mut unwritten = Unwritten::begin(&locked, &recorder.vault).await?;
     let stated = state(&mut unwritten, &mut locked, &batch.runs)?;
-    // Behind the signatures, which take longer than a clock may be wrong where the machine is busy.
-    let now = store::time::now(&mut tx).await?;
-    insert(&mut tx, now, &batch.runs, &stated).await?;
+    insert(&mut tx, &batch.runs, &stated).await?;
     unwritten.write(&mut tx, &locked).await?;
     let note = ledger::checkpoint(&mut tx, &locked, keys).await?;
     let sealed = seal(&mut tx, &locked, &note, (&batch.runs, &stated)).await?;
@@ -110,12 +107,7 @@ fn row(run: &Composed, open_index: u64) -> RunRow {
 }
 
 /// Writes the rows of the runs, and all of their frames.
-async fn insert(
-    tx: &mut Tx,
-    now: Timestamp,
-    runs: &[Composed],
-    stated: &[Stated],
-) -> Result<(), StoreError> {
+async fn insert(tx: &mut Tx, runs: &[Composed], stated: &[Stated]) -> Result<(), StoreError> {
     let new = runs.iter().zip(stated).map(|(run, stated)| NewRun {
         chain: &run.empty,
         opened_at: run.open.0.at,
@@ -125,26 +117,20 @@ async fn insert(
         open_index: stated.open_index,
     });
     store::runs::insert(tx, &Vec::from_iter(new)).await?;
-    let parts: Vec<(Vec<_>, Vec<&Fact>)> = runs
+    let payloads: Vec<Vec<_>> = runs
         .iter()
-        .map(|run| {
-            let payloads = run.payloads.iter().map(|payload| payload.row());
-            (payloads.collect(), run.facts.iter().collect())
-        })
+        .map(|run| run.payloads.iter().map(|payload| payload.row()).collect())
         .collect();
-    let writes = runs
-        .iter()
-        .zip(&parts)
-        .map(|(run, (payloads, facts))| RunWrite {
-            before: run.closed.before,
-            chain: &run.closed.chain,
-            frames: &run.closed.frames,
-            payloads,
-            nodes: &run.closed.nodes,
-            facts,
-            key_version: None,
-        });
-    store::append::write_locked(tx, now, &mut Vec::from_iter(writes)).await
+    let writes = runs.iter().zip(&payloads).map(|(run, payloads)| RunWrite {
+        before: run.closed.before,
+        chain: &run.closed.chain,
+        frames: &run.closed.frames,
+        payloads,
+        nodes: &run.closed.nodes,
+        facts: run.facts.iter().collect(),
+        key_version: None,
+    });
+    store::append::write_locked(tx, &mut Vec::from_iter(writes)).await
 }
 
 /// Makes the proofs of seals under the checkpoint that has them, and keeps them with their runs.

@@ -34,7 +34,7 @@ pub(crate) struct RunWrite<'a> {
     /// What the frames complete of the run's tree, of what is kept ([`super::run_nodes::completed`]).
     pub(crate) nodes: &'a [Node],
     /// What the frames say of the run and no frame before them did, as far as is known. What is there already stays.
-    pub(crate) facts: &'a [&'a Fact],
+    pub(crate) facts: Vec<&'a Fact>,
     /// Version of the run's keys that the payloads were wrapped with: where the run has a newer one, nothing is written,
     /// since what is wrapped with a key that is destroyed could never be read. `None` where there are none.
     pub(crate) key_version: Option<i16>,
@@ -163,19 +163,16 @@ const PLANS: &str = "set plan_cache_mode = force_generic_plan; set enable_seqsca
 const PLANS_OF_ONE: &str = "set local plan_cache_mode = force_generic_plan; set local enable_seqscan = off; set local enable_indexscan = off;
   set local enable_indexonlyscan = off; set local enable_hashjoin = off; set local enable_mergejoin = off";
 
-/// Writes the frames of runs in a transaction that holds their locks, or made them.
-pub(crate) async fn write_locked(
-    tx: &mut Tx,
-    now: Timestamp,
-    runs: &mut [RunWrite<'_>],
-) -> Result<(), StoreError> {
+/// Writes the frames of runs in a transaction that holds their locks, or made them. It has asked for the database's clock behind
+/// these locks, so that it may take however long it takes.
+pub(crate) async fn write_locked(tx: &mut Tx, runs: &mut [RunWrite<'_>]) -> Result<(), StoreError> {
     if runs.is_empty() {
         return Ok(());
     }
     if runs.len() > 1 {
         (&mut **tx).execute(sqlx::raw_sql(PLANS_OF_ONE)).await?;
     }
-    let written = write(tx, now, runs, Keys::New).await?;
+    let written = write(tx, None, runs, Keys::New).await?;
     // Nobody else can have moved a head under its lock.
     let is_left = |run: &&RunWrite<'_>| !written.runs.contains(run.chain.run());
     match runs.iter().find(is_left) {
@@ -208,7 +205,7 @@ with v as (
   from v where runs.run = v.run and runs.size = v.was_size and runs.head = v.was_head
     and coalesce(runs.sealed_at, '-infinity') = '-infinity'
     and not coalesce(v.run in (select run from known), false)", $current, "
-    and clock_timestamp() between $10 - interval '2 s' and $10 + interval '2 s'
+    and coalesce(clock_timestamp() between $10 - interval '2 s' and $10 + interval '2 s', true)
   returning runs.run
 ), added as (
   insert into frames (seq, at, answers, turn, kind_no, run, tenant, key, request_mac, bytes, name, verdict)
@@ -264,7 +261,7 @@ const WRITE_ONE: &str = "
 with moved as (
   update runs set size = $3, head = $4, last_at = $5, chain = $6, outcome = $7, ended = $8
   where run = $1 and size = $2 and head = $9 and coalesce(sealed_at, '-infinity') = '-infinity'
-    and clock_timestamp() between $10 - interval '2 s' and $10 + interval '2 s'
+    and coalesce(clock_timestamp() between $10 - interval '2 s' and $10 + interval '2 s', true)
   returning run
 ), added as (
   insert into frames (seq, at, answers, turn, kind_no, run, tenant, key, request_mac, bytes, name, verdict)
@@ -273,15 +270,15 @@ with moved as (
 select clock_timestamp() as now, array(select run from moved) as moved, '{}'::uuid[] as known";
 
 /// Writes to runs, each at most once; to several only in a [`Session`], whose plans lock them in order. `now` is what
-/// the writer took the database's clock for: nothing is written where that is more than 2 s wrong.
+/// the writer took the database's clock for, where it did not ask: nothing is written where that is more than 2 s wrong.
 pub(crate) async fn write(
     connection: &mut PgConnection,
-    now: Timestamp,
+    now: Option<Timestamp>,
     runs: &mut [RunWrite<'_>],
     keys: Keys,
 ) -> Result<Written, StoreError> {
     if let ([run], Keys::New) = (&*runs, keys)
-        && let ([frame], [], [], []) = (run.frames, run.payloads, run.nodes, run.facts)
+        && let ([frame], [], [], []) = (run.frames, run.payloads, run.nodes, &*run.facts)
     {
         return write_one(connection, now, run, frame).await;
     }
@@ -338,7 +335,7 @@ pub(crate) async fn write(
         .bind(column!(runs.iter(), run => run.chain.to_bytes()))
         .bind(column!(runs.iter(), run => run.chain.outcome().map(|status| status.as_str())))
         .bind(column!(runs.iter(), run => run.chain.ended()))
-        .bind(Time(now))
+        .bind(now.map(Time))
         .bind(column!(frames(), (.., frame) => signed(frame.seq)))
         .bind(column!(frames(), (.., frame) => Time(frame.at)))
         .bind(column!(frames(), (.., frame) => frame.answers.map(signed)))
@@ -379,7 +376,7 @@ pub(crate) async fn write(
             .bind(column!(facts(), (_, run, _) => run))
             .bind(column!(facts(), (chain, ..) => chain.tenant().as_str()))
             .bind(column!(facts(), (.., fact) => field_no(fact.field)))
-            .bind(column!(facts(), (.., fact) => fact.value.as_str()))
+            .bind(column!(facts(), (.., fact) => &*fact.value))
     } else {
         query
     };
@@ -389,7 +386,7 @@ pub(crate) async fn write(
 /// Writes one frame; see [`WRITE_ONE`].
 async fn write_one(
     connection: &mut PgConnection,
-    now: Timestamp,
+    now: Option<Timestamp>,
     run: &RunWrite<'_>,
     frame: &NewFrame,
 ) -> Result<Written, StoreError> {
@@ -404,7 +401,7 @@ async fn write_one(
         .bind(chain.outcome().map(|status| status.as_str()))
         .bind(chain.ended())
         .bind(&run.before.1.0[..])
-        .bind(Time(now))
+        .bind(now.map(Time))
         .bind(frame.answers.map(signed))
         .bind(frame.turn.map(turn))
         .bind(kind_no(frame.kind))

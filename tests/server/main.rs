@@ -67,4 +67,5 @@ mod stamps;
 mod story;
 mod stream;
 mod together;
+mod unix_socket;
 mod witness;

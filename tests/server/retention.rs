@@ -1,7 +1,7 @@
 //! Retention: how long what is kept, what expires, and that nothing goes that has to stay. The database's clock is the one that
 //! counts, so the tests step that.
 
-mod clock;
+pub(crate) mod clock;
 mod model;
 mod records;
 

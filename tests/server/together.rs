@@ -2,6 +2,7 @@
 
 use crate::api::audit::{check, trust};
 use crate::api::{Answer, Api};
+use crate::retention::clock::stepped;
 use crate::running::Server;
 use serde_json::{Value, json};
 use sqlx::{Executor as _, PgConnection};
@@ -197,6 +198,32 @@ async fn one_that_the_database_refuses_does_not_hinder_the_others() {
     owner.execute("drop trigger refuse on runs").await.unwrap();
     seal(&server.api, &bad).await.unwrap().is(201);
     server.audit(&bad, &[]).await;
+    verify_ledger(&server.api).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_that_takes_long_is_not_taken_for_a_wrong_clock() {
+    let (server, _clock) = stepped().await;
+    let run = run(&server.api).await.0;
+    // Minutes pass once it has its locks.
+    let wait = "
+        create function stepped.pass() returns trigger language plpgsql security definer as
+          $$ begin update stepped.ahead set days = days + 0.1; return new; end $$;
+        create trigger pass after insert on runs for each row execute function stepped.pass();
+        create trigger pass before insert on frames for each row execute function stepped.pass();";
+    let mut owner = server.sql().await;
+    owner.execute(sqlx::raw_sql(wait)).await.unwrap();
+    let opened = server.api.any_run().await.run.to_string();
+    seal(&server.api, &run).await.unwrap().is(201);
+    owner
+        .execute(sqlx::raw_sql(
+            "drop trigger pass on runs; drop trigger pass on frames",
+        ))
+        .await
+        .unwrap();
+    for run in [&run, &opened] {
+        server.audit(run, &[]).await;
+    }
     verify_ledger(&server.api).await;
 }
 

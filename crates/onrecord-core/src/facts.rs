@@ -5,7 +5,7 @@ use crate::coverage::Required;
 use crate::digest::Hash;
 use crate::frame::{ActorType, Kind, PayloadRef};
 use crate::json;
-use alloc::borrow::ToOwned as _;
+use alloc::borrow::{Cow, ToOwned as _};
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
@@ -93,7 +93,7 @@ pub struct Fact {
     /// What is said.
     pub field: FactField,
     /// Its value, as [`value`] makes it.
-    pub value: String,
+    pub value: Cow<'static, str>,
 }
 
 impl Fact {
@@ -101,7 +101,7 @@ impl Fact {
     pub fn missing(required: Required) -> Self {
         Self {
             field: FactField::Missing,
-            value: required.as_str().to_owned(),
+            value: required.as_str().into(),
         }
     }
 }
@@ -139,7 +139,7 @@ impl Facts {
             let members = json::members(body, json::Limits::FRAME).unwrap_or_default();
             facts.name = text(&members, member).map(|name| value(&name));
             if let Some(name) = facts.name.clone() {
-                facts.say(field, &name);
+                facts.say(field, name);
             }
             if kind == Kind::GateResult {
                 facts.verdict =
@@ -149,14 +149,14 @@ impl Facts {
         if let Some(verdict) = facts.verdict {
             facts.say(FactField::Verdict, verdict.as_str());
             if let (Verdict::Fail | Verdict::Error, Some(gate)) = (verdict, facts.name.clone()) {
-                facts.say(FactField::FailedGate, &gate);
+                facts.say(FactField::FailedGate, gate);
             }
         }
         for payload in payloads {
-            facts.say(FactField::Tier, &payload.tier.to_string());
+            facts.say(FactField::Tier, payload.tier.to_string());
             let redactions = payload.redactions.as_deref().unwrap_or_default();
             for redaction in redactions {
-                facts.say(FactField::Redaction, &value(&redaction.kind));
+                facts.say(FactField::Redaction, value(&redaction.kind));
             }
         }
         facts
@@ -170,23 +170,23 @@ impl Facts {
             ("profile", FactField::Profile),
         ] {
             if let Some(said) = text(&members, member) {
-                self.say(field, &value(&said));
+                self.say(field, value(&said));
             }
         }
         let labels = members.iter().find(|member| member.name == "labels");
         let labels = labels.map(|labels| json::elements(labels.raw, json::Limits::FRAME));
         for label in labels.into_iter().flatten().flatten().take(LABELS) {
             if let Ok(label) = json::string(label) {
-                self.say(FactField::Label, &value(&label));
+                self.say(FactField::Label, value(&label));
             }
         }
     }
 
-    fn say(&mut self, field: FactField, value: &str) {
-        let said = |fact: &Fact| fact.field == field && fact.value == value;
-        if !self.of_run.iter().any(said) {
-            let value = value.to_owned();
-            self.of_run.push(Fact { field, value });
+    fn say(&mut self, field: FactField, value: impl Into<Cow<'static, str>>) {
+        let value = value.into();
+        let fact = Fact { field, value };
+        if !self.of_run.contains(&fact) {
+            self.of_run.push(fact);
         }
     }
 }
@@ -218,7 +218,7 @@ mod tests {
 
     fn said(facts: &Facts, field: FactField) -> Vec<&str> {
         let of_field = facts.of_run.iter().filter(|fact| fact.field == field);
-        of_field.map(|fact| fact.value.as_str()).collect()
+        of_field.map(|fact| &*fact.value).collect()
     }
 
     #[test]

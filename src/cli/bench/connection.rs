@@ -4,10 +4,13 @@
 //! an answer ends and what its status is, and leaves the rest of the head alone.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
+use tokio_util::either::Either;
 
 /// Room for an answer before it has to grow; a single frame's takes a few hundred bytes.
 const INPUT_BYTES: usize = 16 * 1024;
@@ -15,6 +18,22 @@ const INPUT_BYTES: usize = 16 * 1024;
 const ANSWER_BYTES: usize = 64 * 1024 * 1024;
 /// Members of an answer's head that are told apart; a server or proxy that sends more is refused.
 const HEADERS: usize = 64;
+
+/// Where a server listens.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(to),
+            Self::Unix(path) => path.display().fmt(to),
+        }
+    }
+}
 
 /// Why there is no answer: whether the server has the frame, nobody knows.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +64,7 @@ pub(super) struct Answer<'a> {
 
 /// A connection to a server.
 pub(super) struct Connection {
-    stream: TcpStream,
+    stream: Either<TcpStream, UnixStream>,
     input: Vec<u8>,
     /// The body of an answer in chunks, put together.
     body: Vec<u8>,
@@ -53,9 +72,15 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Connects.
-    pub async fn open(address: SocketAddr) -> Result<Self, Broken> {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
+    pub async fn open(place: &Place) -> Result<Self, Broken> {
+        let stream = match place {
+            Place::Tcp(address) => {
+                let stream = TcpStream::connect(address).await?;
+                stream.set_nodelay(true)?;
+                Either::Left(stream)
+            }
+            Place::Unix(path) => Either::Right(UnixStream::connect(path).await?),
+        };
         Ok(Self {
             stream,
             input: Vec::with_capacity(INPUT_BYTES),
@@ -310,7 +335,7 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         });
-        let mut connection = Connection::open(address).await.unwrap();
+        let mut connection = Connection::open(&Place::Tcp(address)).await.unwrap();
         match connection.ask(REQUEST).await {
             Ok(answer) => Ok((
                 answer.status,

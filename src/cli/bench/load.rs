@@ -1,12 +1,11 @@
 //! The load: connections that send as fast as they are answered, on a thread of their own, and what came
 //! of it.
 
-use super::connection::{Broken, Connection, acknowledged};
+use super::connection::{Broken, Connection, Place, acknowledged};
 use super::process;
 use super::request::{Destination, Prepared, Shape};
 use anyhow::Context as _;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
@@ -20,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 #[derive(Clone, Debug)]
 pub(super) struct Load {
     /// The server.
-    pub address: SocketAddr,
+    pub place: Place,
     /// What its requests name.
     pub to: Destination,
     /// The runs, shared out among the connections.
@@ -101,9 +100,9 @@ impl Load {
     async fn connect(&self) -> anyhow::Result<Vec<Connection>> {
         let mut connections = Vec::new();
         for number in 0..self.connections {
-            let connection = Connection::open(self.address).await;
+            let connection = Connection::open(&self.place).await;
             connections.push(connection.with_context(|| {
-                format!("no connection to {}, after {number} of them", self.address)
+                format!("no connection to {}, after {number} of them", self.place)
             })?);
         }
         Ok(connections)
@@ -163,7 +162,7 @@ impl Producer {
         let connection = match &mut self.connection {
             Some(connection) => connection,
             closed => closed.insert(
-                Connection::open(self.load.address)
+                Connection::open(&self.load.place)
                     .await
                     .map_err(|broken| broken.to_string())?,
             ),

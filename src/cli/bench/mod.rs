@@ -89,9 +89,26 @@ pub struct BenchArgs {
         conflicts_with = "url"
     )]
     redaction: OnOff,
+    /// How the private server is reached. The plain PostgreSQL is reached by a Unix socket
+    #[arg(
+        long,
+        value_name = "HOW",
+        default_value = "unix",
+        conflicts_with = "url"
+    )]
+    transport: Transport,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
+}
+
+/// How a server on this machine is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Transport {
+    /// By a Unix socket
+    Unix,
+    /// By TCP over the loopback address
+    Tcp,
 }
 
 /// What is done instead of measuring.
@@ -145,7 +162,8 @@ pub async fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         return measured(&args, None, stop).await;
     }
     terminal::tell("starting a private server");
-    let mut private = PrivateServer::start(args.postgres_bin.as_deref(), args.redaction)?;
+    let mut private =
+        PrivateServer::start(args.postgres_bin.as_deref(), args.redaction, args.transport)?;
     let done = measured(&args, Some(&mut private), stop).await;
     let stopped = private.stop().await;
     // What went wrong first says more than what went wrong because of it.

@@ -1,7 +1,9 @@
 //! The server that is measured: a private one in a process of its own, or one that is there.
 
+use super::Transport;
 use crate::cli::serve::OnOff;
 use crate::cli::{temporary, terminal};
+use crate::client::UNIX;
 use crate::postgres::{ClusterState, inspect};
 use crate::start::{DATABASE, TOKEN_FILE};
 use anyhow::{Context as _, bail};
@@ -15,7 +17,7 @@ use tokio::process::{Child, ChildStderr, Command};
 
 /// Variables that would lead the private server to data, keys or an address that are not its own, or that an option of
 /// this command says.
-const FOREIGN: [&str; 12] = [
+const FOREIGN: [&str; 13] = [
     "DATABASE_URL",
     "ONRECORD_KEY_DATABASE_URL",
     "CREDENTIALS_DIRECTORY",
@@ -24,6 +26,7 @@ const FOREIGN: [&str; 12] = [
     "ONRECORD_ROOT_KEY",
     "ONRECORD_ROOT_KEY_TRANSIT",
     "ONRECORD_LISTEN",
+    "ONRECORD_LISTEN_UNIX",
     "ONRECORD_METRICS_LISTEN",
     "ONRECORD_LOG_JSON",
     "ONRECORD_REDACTION",
@@ -31,6 +34,8 @@ const FOREIGN: [&str; 12] = [
 ];
 /// The data folder in the temporary one.
 const DATA: &str = "data";
+/// The Unix socket in the temporary folder.
+const SOCKET: &str = "socket";
 /// Lines of a server's log that are repeated when it ends.
 const TOLD: usize = 12;
 
@@ -40,6 +45,7 @@ pub(super) struct PrivateServer {
     log: Lines<BufReader<ChildStderr>>,
     last: VecDeque<String>,
     folder: TempDir,
+    transport: Transport,
     /// Its address.
     pub url: String,
     /// The owner's token.
@@ -56,7 +62,11 @@ impl PrivateServer {
     ///
     /// # Errors
     /// The program cannot be run.
-    pub fn start(postgres_bin: Option<&Path>, redaction: OnOff) -> anyhow::Result<Self> {
+    pub fn start(
+        postgres_bin: Option<&Path>,
+        redaction: OnOff,
+        transport: Transport,
+    ) -> anyhow::Result<Self> {
         let folder = temporary::folder("onrecord-bench-")?;
         warn_of_memory(folder.path());
         let mut command = Command::new(std::env::current_exe().context("where is this program?")?);
@@ -77,6 +87,10 @@ impl PrivateServer {
         if let Some(folder) = postgres_bin {
             command.arg("--postgres-bin").arg(folder);
         }
+        if transport == Transport::Unix {
+            let socket = folder.path().join(SOCKET);
+            command.arg("--listen-unix").arg(socket);
+        }
         let mut child = command.spawn().context("the server cannot be run")?;
         let Some(errors) = child.stderr.take() else {
             bail!("the server's log cannot be read");
@@ -86,6 +100,7 @@ impl PrivateServer {
             log: BufReader::new(errors).lines(),
             last: VecDeque::new(),
             folder,
+            transport,
             url: String::new(),
             token: String::new(),
             database_url: String::new(),
@@ -99,6 +114,10 @@ impl PrivateServer {
     /// It ended; the error has the end of its log.
     pub async fn ready(&mut self, postgres_bin: Option<&Path>) -> anyhow::Result<()> {
         self.url = self.announced().await?;
+        if self.transport == Transport::Unix {
+            let socket = self.folder.path().join(SOCKET);
+            self.url = format!("{UNIX}{}", socket.display());
+        }
         let data_dir = self.folder.path().join(DATA);
         self.look(&data_dir, postgres_bin)
     }

@@ -2,6 +2,7 @@
 
 use super::BenchArgs;
 use super::baseline::Plain;
+use super::connection::Place;
 use super::load::Load;
 use super::process;
 use super::report::{Number, Report, Sample, Series, count};
@@ -10,11 +11,10 @@ use super::runs::{self, Sized};
 use super::server::PrivateServer;
 use super::workload::{Baseline, Item, Plan, Workload, items, ratios};
 use crate::cli::terminal;
-use crate::client::{Client, ServerArgs};
+use crate::client::{Client, ServerArgs, unix_path};
 use crate::postgres::Installation;
 use crate::store::yardstick::Gauge;
 use anyhow::{Context as _, bail, ensure};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use std::time::Duration;
 pub(super) struct Session<'a> {
     args: &'a BenchArgs,
     client: Client,
-    address: SocketAddr,
+    place: Place,
     to: Destination,
     /// The server's process, where it is known.
     server: Option<u32>,
@@ -55,7 +55,7 @@ impl<'a> Session<'a> {
         };
         let server = ServerArgs { url, token };
         let client = Client::new(&server)?;
-        let (address, to) = destination(&server).await?;
+        let (place, to) = destination(&server).await?;
         let database_url = match private {
             Some(server) => Some(&server.database_url),
             None => args.database_url.as_ref(),
@@ -79,7 +79,7 @@ impl<'a> Session<'a> {
         let mut session = Self {
             args,
             client,
-            address,
+            place,
             to,
             server: private.and_then(PrivateServer::pid),
             postmaster,
@@ -207,7 +207,7 @@ impl<'a> Session<'a> {
         let opened = Arc::new(runs::open(&self.client, plan.runs).await?);
         let empty = runs::held(&self.client, &opened).await?;
         let load = Load {
-            address: self.address,
+            place: self.place.clone(),
             to: self.to.clone(),
             runs: Arc::clone(&opened),
             connections: plan.connections,
@@ -285,7 +285,16 @@ impl<'a> Session<'a> {
 }
 
 /// The address of a server's socket, and what requests to it name.
-async fn destination(server: &ServerArgs) -> anyhow::Result<(SocketAddr, Destination)> {
+async fn destination(server: &ServerArgs) -> anyhow::Result<(Place, Destination)> {
+    let token = server.token.clone().unwrap_or_default().trim().to_owned();
+    if let Some(path) = unix_path(&server.url) {
+        let to = Destination {
+            host: "localhost".to_owned(),
+            path: String::new(),
+            token,
+        };
+        return Ok((Place::Unix(path.to_owned()), to));
+    }
     let url = reqwest::Url::parse(&server.url)?;
     ensure!(
         url.scheme() == "http",
@@ -304,7 +313,7 @@ async fn destination(server: &ServerArgs) -> anyhow::Result<(SocketAddr, Destina
     let to = Destination {
         host: format!("{host}:{port}"),
         path: url.path().trim_end_matches('/').to_owned(),
-        token: server.token.clone().unwrap_or_default().trim().to_owned(),
+        token,
     };
-    Ok((address, to))
+    Ok((Place::Tcp(address), to))
 }

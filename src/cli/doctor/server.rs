@@ -2,7 +2,7 @@
 
 use super::super::token::roles;
 use super::Findings;
-use crate::client::{Client, Probe, ServerArgs};
+use crate::client::{Client, Probe, ServerArgs, unix_path};
 use onrecord_core::timestamp::Timestamp;
 use reqwest::{StatusCode, Url};
 use serde_json::Value;
@@ -50,6 +50,7 @@ fn way(findings: &mut Findings, address: &str) {
     let Ok(url) = Url::parse(address) else { return };
     let host = url.host_str().unwrap_or("");
     let is_loopback = host == "localhost"
+        || unix_path(address).is_some()
         || host
             .trim_matches(['[', ']'])
             .parse()

@@ -92,8 +92,8 @@ pub(super) async fn write(
         readings,
         askings,
     } = batch.compose(waiting, found).await;
-    let Batch { now, unwritten, .. } = batch;
-    write_runs(&mut tx, now, (waiting, &openings), &sealings).await?;
+    let Batch { unwritten, .. } = batch;
+    write_runs(&mut tx, (waiting, &openings), &sealings).await?;
     write_queries(&mut tx, tenant, &askings).await?;
     let entries = unwritten.write(&mut tx, &locked).await?;
     let mut seals = Vec::new();
@@ -372,7 +372,6 @@ impl Batch<'_> {
 /// Writes the rows of new runs, and the frames of all.
 async fn write_runs(
     tx: &mut Tx,
-    now: Timestamp,
     (waiting, openings): (&Waiting, &[Outcome<Opened>]),
     sealings: &[Outcome<Sealed>],
 ) -> Result<(), RecordError> {
@@ -399,39 +398,33 @@ async fn write_runs(
     let sealed = sealings
         .iter()
         .filter_map(|sealed| sealed.as_ref().ok()?.as_ref());
-    let facts: Vec<Vec<_>> = opened
-        .iter()
-        .map(|(_, opened)| of_run(&opened.frames).collect())
-        .collect();
-    let new = opened.iter().zip(payloads.iter().zip(&facts));
-    let new = new.map(|((opening, opened), (payloads, facts))| RunWrite {
+    let new = opened.iter().zip(&payloads);
+    let new = new.map(|((opening, opened), payloads)| RunWrite {
         before: (0, opening.empty.head()),
         chain: &opened.chain,
         frames: &opened.frames,
         payloads,
         nodes: &[],
-        facts,
+        facts: of_run(&opened.frames).collect(),
         key_version: None,
     });
     // One that had its end already gets no frame, but what it lacks is said of it.
-    let ended = sealed.map(|sealed| {
-        let facts = of_run(&sealed.closed.frames).chain(&sealed.missing);
-        (sealed, facts.collect::<Vec<_>>())
-    });
-    let ended =
-        ended.filter(|(sealed, facts)| !(sealed.closed.frames.is_empty() && facts.is_empty()));
-    let ended: Vec<_> = ended.collect();
-    let ended = ended.iter().map(|(Sealed { closed, .. }, facts)| RunWrite {
-        before: closed.before,
-        chain: &closed.chain,
-        frames: &closed.frames,
-        payloads: &[],
-        nodes: &closed.nodes,
-        facts,
-        key_version: None,
-    });
+    let ended = sealed.map(
+        |Sealed {
+             closed, missing, ..
+         }| RunWrite {
+            before: closed.before,
+            chain: &closed.chain,
+            frames: &closed.frames,
+            payloads: &[],
+            nodes: &closed.nodes,
+            facts: of_run(&closed.frames).chain(missing).collect(),
+            key_version: None,
+        },
+    );
+    let ended = ended.filter(|write| !(write.frames.is_empty() && write.facts.is_empty()));
     let mut writes: Vec<RunWrite<'_>> = new.chain(ended).collect();
-    Ok(store::append::write_locked(tx, now, &mut writes).await?)
+    Ok(store::append::write_locked(tx, &mut writes).await?)
 }
 
 /// Keeps what was asked beside its entries.
