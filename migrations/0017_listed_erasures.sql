@@ -6,3 +6,4 @@ update erasures set unlisted_from = '00000000-0000-0000-0000-000000000000' where
 create index erasures_unlisted on erasures (tenant, id) where unlisted_from is not null;
 comment on index erasures_unlisted is 'Erasures whose payloads are still to be listed, which are next to none.';
 grant update (unlisted_from) on erasures to onrecord_app;
+comment on column erased_payloads.erased_at is 'When its row was removed; of one that was filled in, when its erasure had removed the last.';
