@@ -128,6 +128,7 @@ fn vectors() -> BTreeSet<String> {
     };
     named(&json("frames/invalid.json"), "name");
     named(&json("statements/invalid.json"), "name");
+    named(&json("statements/entries.json"), "name");
     named(&json("merkle/invalid.json"), "name");
     named(&json("payload/payloads.json")["invalid"], "name");
     named(&json("tampered/expected.json"), "attack");

@@ -3,6 +3,7 @@
 use super::found::{At, Found};
 use super::marks::Marks;
 use super::nodes::Nodes;
+use super::queries::Queries;
 use crate::store::StoreError;
 use crate::store::audit::{EntryRow, KeyRow, Reader, RunMark, TenantRow, checkpoint_row};
 use onrecord_core::digest::{Hash, leaf_hash};
@@ -35,6 +36,7 @@ struct Said {
     policies: BTreeMap<i64, Hash>,
     holds: Marks,
     flags: Marks,
+    queries: Queries,
 }
 
 struct SaidKey {
@@ -100,6 +102,8 @@ pub(super) async fn check(
     let flags = std::mem::take(&mut said.flags);
     let columns = ["set_index", "flag", "cleared_index"];
     flags.check(reader.flags().await?, ("run_flags", columns), found);
+    let queries = std::mem::take(&mut said.queries);
+    queries.check(reader.queries().await?, found).await?;
     let runs = reader.runs().await?;
     check_runs(&runs, &row, &said, found);
     let ledger = Ledger {
@@ -186,6 +190,7 @@ fn check_entry(
         }
         Predicate::Hold(hold) => said.holds.hold(row.index, &hold),
         Predicate::Flag(flag) => said.flags.flag(row.index, &flag),
+        Predicate::Query(query) => said.queries.query(row.index, query, signed.digest),
         _ => {}
     }
 }

@@ -11,6 +11,7 @@ mod ledger;
 mod marks;
 mod nodes;
 mod payloads;
+mod queries;
 mod run;
 mod state;
 

@@ -1,7 +1,7 @@
 //! The payloads of a run: a row for each commitment that is not erased, and none besides.
 
 use super::found::{At, Found, NOT_ERASED};
-use crate::ledger::Erasures;
+use crate::ledger::{Erasures, Whereabouts};
 use crate::store::audit::PayloadRow;
 use onrecord_core::frame::{Frame, PayloadRef};
 use onrecord_core::statement::Predicate;
@@ -59,20 +59,23 @@ impl Payloads {
 
     fn gone(&self, payload: &PayloadRef, seq: i64, found: &mut Found) {
         let at = At::of("payloads", "commit").seq(seq);
-        if payload.kept.is_some() {
-            found.missing(
+        let place = u64::try_from(seq).unwrap_or(u64::MAX);
+        match self.erasures.whereabouts(place, payload, false) {
+            Whereabouts::Kept => found.missing(
                 at,
                 format!(
                     "the row of {}, which its agent kept, is not there",
                     payload.commit
                 ),
-            );
-        } else if self.erased_at(payload, seq).is_none() {
-            let cause = format!(
-                "{} is not there, and nothing certifies that it was erased",
-                payload.commit
-            );
-            found.rule(Code::PayloadMissing, at, cause);
+            ),
+            Whereabouts::Missing => {
+                let cause = format!(
+                    "{} is not there, and nothing certifies that it was erased",
+                    payload.commit
+                );
+                found.rule(Code::PayloadMissing, at, cause);
+            }
+            Whereabouts::Erased(_) | Whereabouts::Stored => {}
         }
     }
 

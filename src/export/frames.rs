@@ -3,6 +3,7 @@
 use super::ahead::{Ahead, PAGE_BYTES, Shelf, aside};
 use super::writer::{Spool, Writer};
 use super::{ExportError, Source};
+use crate::ledger::Whereabouts;
 use crate::store::frames::Stretch;
 use crate::store::payloads::PayloadKey;
 use crate::store::runs::RunRow;
@@ -145,11 +146,10 @@ impl Source {
             let withhold = &self.request.withhold;
             withhold.covers(frame.kind, frame.seq, &payload.name, payload.tier)
         };
-        if payload.kept == Some(false) {
-            return Ok(Disclosure::of(commit, State::NotKept));
-        }
-        if let Some(index) = self.erasures.covering(frame.seq, payload.tier, &commit) {
-            return Ok(Disclosure::erased(commit, index));
+        match self.erasures.whereabouts(frame.seq, payload, key.is_some()) {
+            Whereabouts::Kept => return Ok(Disclosure::of(commit, State::NotKept)),
+            Whereabouts::Erased(index) => return Ok(Disclosure::erased(commit, index)),
+            Whereabouts::Stored | Whereabouts::Missing => {}
         }
         Ok(match key {
             None => Disclosure::of(commit, State::Missing),

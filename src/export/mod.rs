@@ -7,6 +7,7 @@
 //! before it can be written waits in files that nobody can name.
 
 mod ahead;
+pub(crate) mod examined;
 mod frame;
 mod frames;
 mod log;

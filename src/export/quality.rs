@@ -1,6 +1,7 @@
 //! How well runs could be repeated and checked again, as far as what is kept of them tells: figures for each agent, or for each
 //! stretch of time.
 
+use super::examined::{Budget, Examined, Looked};
 use crate::record::{RecordError, Recorder, commit};
 use crate::store;
 pub(crate) use crate::store::quality::Each;
@@ -49,6 +50,7 @@ pub(crate) struct Quality {
     /// By tier.
     pub(crate) artifacts: BTreeMap<i16, Artifacts>,
     pub(crate) agreement: Agreement,
+    pub(crate) examined: Examined,
 }
 
 impl Quality {
@@ -65,6 +67,7 @@ impl Quality {
         }
         self.agreement.asked_again += more.agreement.asked_again;
         self.agreement.agreed += more.agreement.agreed;
+        self.examined.add(more.examined);
     }
 }
 
@@ -77,10 +80,12 @@ pub(crate) struct Measured {
     /// Sessions and results of gates that were looked at.
     pub(crate) sessions: u64,
     pub(crate) gates: u64,
+    /// What was read anew.
+    pub(crate) looked: Looked,
 }
 
 impl Recorder {
-    /// Measures what was recorded from one time to before another.
+    /// Measures what was recorded from one time to before another, and reads as much of it anew as the budget has.
     ///
     /// # Errors
     /// The database, which may take too long.
@@ -88,7 +93,7 @@ impl Recorder {
         &self,
         tenant: TenantId,
         time: (Timestamp, Timestamp),
-        each: Each,
+        (each, budget): (Each, Budget),
     ) -> Result<Measured, RecordError> {
         let recorder = self.clone();
         self.detached(async move {
@@ -117,12 +122,17 @@ impl Recorder {
             for (key, again) in agreement(&gates)? {
                 groups.entry(key).or_default().agreement = again;
             }
+            let (examined, looked) = recorder.examine(&tenant, time, (each, budget)).await?;
+            for (key, examined) in examined {
+                groups.entry(key).or_default().examined = examined;
+            }
             Ok(Measured {
                 since: time.0,
                 until: time.1,
                 groups,
                 sessions: sessions.len() as u64,
                 gates: gates.len() as u64,
+                looked,
             })
         })
         .await
@@ -130,7 +140,7 @@ impl Recorder {
 }
 
 impl Recorder {
-    /// Measures what was recorded in the last day, of all tenants together.
+    /// Measures what was recorded in the last day, of all tenants together. What is read anew is shared out among them.
     ///
     /// # Errors
     /// The database.
@@ -138,10 +148,11 @@ impl Recorder {
         let now = self.store.now().await?;
         let since = Timestamp::from_micros(now.micros().saturating_sub(DAY_MICROS)).unwrap_or(now);
         let mut all = Quality::default();
-        for (tenant, _) in self.store.tenants().await? {
-            let measured = self
-                .replay_quality(tenant, (since, now), Each::Agent)
-                .await?;
+        let tenants = self.store.tenants().await?;
+        let budget = Budget::WHOLE.share(tenants.len());
+        for (tenant, _) in tenants {
+            let sample = (Each::Agent, budget);
+            let measured = self.replay_quality(tenant, (since, now), sample).await?;
             measured.groups.into_values().for_each(|one| all.add(one));
         }
         Ok(all)

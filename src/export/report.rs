@@ -1,7 +1,7 @@
 //! A report of a run, for people: what is there of it, and who had to do with it.
 
 use crate::access::Caller;
-use crate::ledger::Erasures;
+use crate::ledger::{Erasures, Whereabouts};
 use crate::record::read::RunSummary;
 use crate::record::{RecordError, Recorder, commit};
 use crate::store::{self, Tx};
@@ -141,14 +141,13 @@ async fn account(
             coverage.read(&frame);
             for payload in frame.payloads() {
                 states.count += 1;
-                let erased = erasures.covering(seq, payload.tier, &payload.commit);
-                let state = match (payload.kept, erased) {
-                    (Some(false), _) => &mut states.not_kept,
-                    (_, Some(_)) => &mut states.erased,
-                    _ if stored.contains(&payload.commit) => &mut states.stored,
-                    _ => &mut states.missing,
-                };
-                *state += 1;
+                let is_stored = stored.contains(&payload.commit);
+                *match erasures.whereabouts(seq, payload, is_stored) {
+                    Whereabouts::Kept => &mut states.not_kept,
+                    Whereabouts::Erased(_) => &mut states.erased,
+                    Whereabouts::Stored => &mut states.stored,
+                    Whereabouts::Missing => &mut states.missing,
+                } += 1;
             }
         }
     }

@@ -6,16 +6,13 @@ use super::report::report;
 use super::request::{Authenticated, PurposeHeader, RunPath, purpose};
 use super::search;
 use crate::access::READERS;
-use crate::query::table::Cell;
-use crate::query::{Counts, Resource, of_runs};
+use crate::query::{Resource, covered, of_runs};
 use crate::record::query::Question;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 use onrecord_core::coverage::{Required, State as Found};
-use onrecord_core::frame::Kind;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use utoipa::{IntoParams, ToSchema};
 
 /// What this does not say.
@@ -129,8 +126,9 @@ pub(crate) async fn cover_run(
 
 /// Counts the sealed runs that record each of the facts that are known of a run with its seal.
 ///
-/// Needs the role auditor, compliance or admin, and a purpose, and stands on the ledger. What takes longer than counts may is
-/// refused: ask for fewer runs, such as those of a month.
+/// Needs the role auditor, compliance or admin, and a purpose, and stands on the ledger. Without a filter it is counted from what is
+/// kept of runs, in seconds at a million of them. What takes longer than counts may is refused: narrow the filter, best by
+/// `opened_at`, such as to a month.
 #[utoipa::path(
     get, path = "/v1/coverage", tag = "read", operation_id = "coverRuns", params(CoverageQuery, PurposeHeader),
     responses(
@@ -148,13 +146,6 @@ pub(crate) async fn cover_runs(
     caller.needs(&READERS)?;
     let named = (query.filter, query.saved.clone());
     let filter = search::filter(&app, &caller, Resource::Runs, named).await?;
-    let counts = |more: &str, by: &str| {
-        let condition = match &filter {
-            Some(filter) => format!("status = sealed{more} and ({filter})"),
-            None => format!("status = sealed{more}"),
-        };
-        Counts::new(Resource::Runs, Some(&condition), by)
-    };
     // Read alone first: what is wrong with it is told by the places in it, and it is no part of another condition.
     filter.as_deref().map(of_runs).transpose()?;
     let purpose = purpose(&headers, query.purpose)?.ok_or_else(Problem::purpose_of_query)?;
@@ -169,28 +160,16 @@ pub(crate) async fn cover_runs(
     };
     let recorder = &app.recorder;
     recorder.enter_query(&caller, &purpose, &question).await?;
-    let count = async |more: &str, by: &str| {
-        let counts = counts(more, by)?.map_err(|_| Problem::internal())?;
-        let counted = counts.count(recorder, &caller).await?;
-        let groups = counted.rows.into_iter().filter_map(|row| match &row[..] {
-            [Cell::Text(value), Cell::Number(count)] => Some((value.clone(), *count)),
-            [Cell::Number(count)] => Some((String::new(), *count)),
-            _ => None,
-        });
-        Ok::<_, Problem>(groups.collect::<BTreeMap<String, u64>>())
-    };
-    let all = count("", "").await?;
-    let missing = count("", "missing").await?;
-    let kinds = count("", "kind").await?;
-    let models = count(" and kind in (turn, model_call, model_result)", "").await?;
-    let runs = number(&all, "");
+    let covered = covered(recorder, &caller, filter.as_deref()).await??;
+    let runs = covered.runs;
     let share = |fact: Required| {
         let asked = match fact {
-            Required::Model => number(&models, ""),
-            Required::ToolResults => number(&kinds, Kind::ToolCall.as_str()),
+            Required::Model => covered.models,
+            Required::ToolResults => covered.tool_calls,
             _ => runs,
         };
-        let absent = number(&missing, fact.as_str());
+        let absent = covered.missing.get(fact.as_str());
+        let absent = absent.copied().unwrap_or(0);
         ShareBody {
             fact: fact.as_str(),
             // Runs that were sealed between two counts are none that are taken away.
@@ -225,8 +204,4 @@ pub(super) fn facts(coverage: &[(Required, Found)]) -> Vec<FactBody> {
         how: fact.how(),
     };
     coverage.iter().map(body).collect()
-}
-
-fn number(counted: &BTreeMap<String, u64>, value: &str) -> u64 {
-    counted.get(value).copied().unwrap_or(0)
 }

@@ -38,7 +38,8 @@ pub(crate) struct PayloadRecordBody {
     tier: u64,
     /// Its length after padding, in bytes.
     size: u64,
-    /// stored, kept (by its agent) or erased.
+    /// What reading it would say: stored, kept (by its agent), erased; or expired, before what is left of it is removed. Filters
+    /// and counts take what lies there: one that is expired is stored until then.
     state: String,
     /// Index of the ledger's entry that certifies the erasure.
     ledger_index: Option<u64>,

@@ -4,6 +4,7 @@
 //! of text, so that no crate stands between the numbers and them.
 
 use super::App;
+use crate::export::examined::{Class, Examined};
 use crate::export::quality::Quality;
 use crate::listen;
 use crate::record::Recorder;
@@ -13,6 +14,8 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
+use onrecord_core::frame::Kind;
+use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 use std::fs;
 use std::io;
@@ -169,6 +172,83 @@ fn replays(text: &mut Text, quality: &Quality) {
         ),
     ] {
         text.one(name, "gauge", help, value);
+    }
+    read_anew(text, &quality.examined);
+}
+
+/// What was found in the runs that were read anew.
+fn read_anew(text: &mut Text, examined: &Examined) {
+    for (name, help, value) in [
+        (
+            "onrecord_replay_runs",
+            "Runs of the last day that were read anew.",
+            examined.runs,
+        ),
+        (
+            "onrecord_replay_altered_runs",
+            "Those of them of which something is not as it was recorded.",
+            examined.altered_runs,
+        ),
+        (
+            "onrecord_replay_frames",
+            "Frames that these runs have to have.",
+            examined.frames,
+        ),
+        (
+            "onrecord_replay_verified_frames",
+            "Those of them that are there, with the hash that is named behind them.",
+            examined.verified_frames,
+        ),
+        (
+            "onrecord_replay_payloads",
+            "Payloads of these runs in the store that have not expired.",
+            examined.payloads,
+        ),
+        (
+            "onrecord_replay_verified_payloads",
+            "Those of them that open, to what their frames commit to.",
+            examined.verified_payloads,
+        ),
+    ] {
+        text.one(name, "gauge", help, value);
+    }
+    // Names of payloads are their writers', and are summed up.
+    let mut kinds: BTreeMap<(Kind, u8), Class> = BTreeMap::new();
+    for ((kind, _, tier), class) in &examined.classes {
+        let sum = kinds.entry((*kind, *tier)).or_default();
+        sum.committed += class.committed;
+        sum.missing += class.missing;
+    }
+    for (name, help, of) in [
+        (
+            "onrecord_replay_committed_artifacts",
+            "Payloads that frames of these runs commit to, by the frame's kind and by tier.",
+            (|class| class.committed) as fn(&Class) -> u64,
+        ),
+        (
+            "onrecord_replay_missing_artifacts",
+            "Those of them that are neither stored, nor kept by their agents, nor erased.",
+            |class| class.missing,
+        ),
+    ] {
+        text.head(name, "gauge", help);
+        for ((kind, tier), class) in &kinds {
+            let labels = format!("{{kind=\"{kind}\",tier=\"{tier}\"}}");
+            text.line(name, &labels, of(class));
+        }
+    }
+    let name = "onrecord_replayable_runs";
+    text.head(
+        name,
+        "gauge",
+        "Sealed ones of these runs by how much of them could be replayed; none was.",
+    );
+    for (possible, count) in [
+        ("full", examined.full),
+        ("partial", examined.partial),
+        ("none", examined.none),
+    ] {
+        text.line(name, &format!("{{possible=\"{possible}\"}}"), count);
     }
 }
 

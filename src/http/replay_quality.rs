@@ -5,45 +5,41 @@ use super::problem::Problem;
 use super::request::{Authenticated, PurposeHeader, purpose};
 use super::search;
 use crate::access::READERS;
+use crate::export::examined::{Budget, Class, Examined};
 use crate::export::quality::{Artifacts, Each, Quality, SAMPLE};
 use crate::query::{Resource, time};
 use crate::record::query::Question;
 use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response};
+use onrecord_core::frame::Kind;
 use onrecord_core::pins::PINNED;
 use onrecord_core::timestamp::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use utoipa::IntoParams;
 
 /// Days before now, where no time is named.
 const DAYS: i64 = 30;
 
-/// What this product does not measure, by name, and why. It is never told as zero.
-const NOT_MEASURED: [(&str, &str); 8] = [
-    (
-        "hash_verification",
-        "what a verification or an audit found is answered to whoever asked, and kept nowhere",
-    ),
-    (
-        "missing_artifacts",
-        "a payload that is lost is found by an audit, or in the report of its run: no row tells",
-    ),
-    ("full_replay", "runs are not replayed"),
-    ("partial_replay", "runs are not replayed"),
-    (
-        "schedule_sensitivity",
-        "runs are not replayed, under no schedule and not under two",
-    ),
-    (
-        "counterfactual_coverage",
-        "runs are not replayed under other policies",
-    ),
-    ("replay_cost", "runs are not replayed"),
-    ("replay_latency", "runs are not replayed"),
+/// What is not measured, by name, and why. It is never told as zero.
+const NOT_MEASURED: [(&str, &str); 6] = [
+    ("full_replay", NO_REPLAY),
+    ("partial_replay", NO_REPLAY),
+    ("schedule_sensitivity", NO_REPLAY),
+    ("counterfactual_coverage", NO_REPLAY),
+    ("replay_cost", NO_REPLAY),
+    ("replay_latency", NO_REPLAY),
 ];
+
+const NO_REPLAY: &str =
+    "this server records no replays yet; what could be replayed is in replayable";
+
+/// Classes of payloads that are listed of a group: those that lack most, then those that are most. Names of payloads are their
+/// writers', and there may be any number of them.
+const CLASSES: usize = 100;
 
 /// What is measured.
 #[derive(Deserialize, IntoParams)]
@@ -60,7 +56,9 @@ pub(crate) struct QualityQuery {
 
 /// Measures for each agent, or each stretch of time, how well its runs could be repeated and checked again: how complete the
 /// manifests of sessions are, what of the payloads is there, and whether gates that were asked again agreed. Of each at most
-/// 5,000 sessions, results and runs are looked at, the newest; what is not measured is named, with the reason.
+/// 5,000 sessions, results and runs are looked at, the newest. The newest 200 runs, as far as they have 64 MiB together, are read
+/// anew: whether frames and payloads are those that were recorded, which payloads are lost, and what could be replayed. What is
+/// not measured is named, with the reason.
 ///
 /// Needs the role auditor, compliance or admin, and a purpose, and stands on the ledger.
 #[utoipa::path(
@@ -122,7 +120,7 @@ pub(crate) async fn measure_replays(
     let since = since.or_else(|| Timestamp::from_micros(days_before));
     let since = since.unwrap_or(Timestamp::MIN);
     let measured = recorder
-        .replay_quality(caller.tenant.clone(), (since, until), each)
+        .replay_quality(caller.tenant.clone(), (since, until), (each, Budget::WHOLE))
         .await?;
     let groups = measured.groups.iter();
     let groups: Vec<Value> = groups
@@ -136,7 +134,18 @@ pub(crate) async fn measure_replays(
         "by": by,
         "since": measured.since,
         "until": measured.until,
-        "looked_at": {"sessions": measured.sessions, "gate_results": measured.gates, "at_most": SAMPLE},
+        "looked_at": {
+            "sessions": measured.sessions,
+            "gate_results": measured.gates,
+            "at_most": SAMPLE,
+            "read_anew": {
+                "runs": measured.looked.runs,
+                "bytes": measured.looked.bytes,
+                "passed_over": measured.looked.passed_over,
+                "at_most_runs": Budget::WHOLE.runs,
+                "at_most_bytes": Budget::WHOLE.bytes,
+            },
+        },
         "groups": groups,
         "not_measured": not_measured,
     });
@@ -169,7 +178,71 @@ fn group(by: &str, key: &str, quality: &Quality) -> Value {
             "agreed": quality.agreement.agreed,
             "share": share(quality.agreement.agreed, quality.agreement.asked_again),
         },
+        "hash_verification": hashes(&quality.examined),
+        "missing_artifacts": missing(&quality.examined),
+        "replayable": replayable(&quality.examined),
     })
+}
+
+/// Whether frames and payloads are those that were recorded.
+fn hashes(examined: &Examined) -> Value {
+    let (frames, payloads) = (examined.frames, examined.payloads);
+    json!({
+        "runs": examined.runs,
+        "altered_runs": examined.altered_runs,
+        "altered": examined.altered,
+        "frames": {
+            "count": frames,
+            "verified": examined.verified_frames,
+            "share": share(examined.verified_frames, frames),
+        },
+        "payloads": {
+            "count": payloads,
+            "verified": examined.verified_payloads,
+            "without_key": examined.without_key,
+            "share": share(examined.verified_payloads, payloads),
+        },
+    })
+}
+
+/// Payloads that are lost, by class.
+fn missing(examined: &Examined) -> Value {
+    let mut classes: Vec<_> = examined.classes.iter().collect();
+    classes.sort_by_key(|(_, class)| Reverse((class.missing, class.committed)));
+    let sum = |of: fn(&Class) -> u64, all: &[(&_, &Class)]| -> u64 {
+        all.iter().map(|(_, class)| of(class)).sum()
+    };
+    let told = |all: &[(&(Kind, String, u8), &Class)]| {
+        let (committed, missing) = (sum(|one| one.committed, all), sum(|one| one.missing, all));
+        json!({"committed": committed, "missing": missing, "share": share(missing, committed)})
+    };
+    let listed = classes.iter().take(CLASSES).map(|(place, class)| {
+        let (kind, name, tier) = place;
+        json!({
+            "class": format!("{kind}.{name}"),
+            "tier": tier,
+            "committed": class.committed,
+            "missing": class.missing,
+            "share": share(class.missing, class.committed),
+        })
+    });
+    json!({
+        "all": told(&classes),
+        "classes": listed.collect::<Vec<_>>(),
+        "other": told(classes.get(CLASSES..).unwrap_or_default()),
+    })
+}
+
+/// What could be replayed of sealed runs, which is no replay that was done.
+fn replayable(examined: &Examined) -> Value {
+    let Examined {
+        full,
+        partial,
+        none,
+        lacks,
+        ..
+    } = examined;
+    json!({"runs": full + partial + none, "full": full, "partial": partial, "none": none, "lacks": lacks})
 }
 
 fn of_tier(artifacts: &Artifacts) -> Value {

@@ -166,6 +166,7 @@ pub(super) async fn answer(
         return file(app, caller, search, format).await;
     }
     let found = search.page(recorder, &caller, after, limit).await?;
+    let found = recorder.as_read(&caller, found).await?;
     let next = search.next(recorder, &caller, &found).await?;
     Ok((PAGE, page(found, next)?).into_response())
 }
@@ -201,6 +202,7 @@ async fn file(
     let place = app.streams.places.clone().try_acquire_owned();
     let place = place.map_err(|_| Problem::too_many_streams())?;
     let first = search.page(&app.recorder, &caller, None, ROWS).await?;
+    let first = app.recorder.as_read(&caller, first).await?;
     let columns = search.resource().columns();
     let writer = Writer::new(format, columns).map_err(|_| Problem::internal())?;
     let name = format!(
@@ -299,9 +301,9 @@ impl File {
         if !access::still_opens(self.recorder.store(), &self.caller).await? {
             return Err(AccessError::Unauthenticated.into());
         }
-        self.search
-            .page(&self.recorder, &self.caller, Some(last), ROWS)
-            .await
+        let caller = &self.caller;
+        let page = self.search.page(&self.recorder, caller, Some(last), ROWS);
+        self.recorder.as_read(caller, page.await?).await
     }
 
     async fn send(&self, bytes: Vec<u8>) -> Result<(), Broken> {

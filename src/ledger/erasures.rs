@@ -3,6 +3,7 @@
 use super::LedgerError;
 use crate::store::{self, Tx};
 use onrecord_core::digest::Hash;
+use onrecord_core::frame::PayloadRef;
 use onrecord_core::id::{RunId, TenantId};
 use onrecord_core::statement::{Erasure, Predicate, Signed};
 use std::collections::HashMap;
@@ -14,6 +15,19 @@ pub(crate) struct Erasures {
     tiers: Vec<(u64, u8, u64)>,
     /// The index of the first erasure of each payload that was erased by its commitment, and how many frames it covers.
     commits: HashMap<Hash, (u64, u64)>,
+}
+
+/// Where a payload is that a frame commits to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whereabouts {
+    /// Its agent kept it.
+    Kept,
+    /// Nowhere any more: the ledger's entry at this index certifies its erasure.
+    Erased(u64),
+    /// In the store.
+    Stored,
+    /// Nowhere, and nothing says why: it is lost.
+    Missing,
 }
 
 impl Erasures {
@@ -61,6 +75,24 @@ impl Erasures {
         }
         self.tiers
             .extend(erasure.tier.map(|tier| (index, tier, size)));
+    }
+
+    /// Where a payload of the frame at a place is, of which it is known whether the store has it. What an entry certifies as
+    /// erased is erased, whatever lies in the table still.
+    pub(crate) fn whereabouts(
+        &self,
+        seq: u64,
+        payload: &PayloadRef,
+        is_stored: bool,
+    ) -> Whereabouts {
+        if payload.kept == Some(false) {
+            return Whereabouts::Kept;
+        }
+        match self.covering(seq, payload.tier, &payload.commit) {
+            Some(index) => Whereabouts::Erased(index),
+            None if is_stored => Whereabouts::Stored,
+            None => Whereabouts::Missing,
+        }
     }
 
     /// Below which place every payload of a tier is covered.

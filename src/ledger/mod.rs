@@ -8,7 +8,7 @@ pub(crate) mod log;
 pub(crate) mod people;
 
 pub(crate) use crate::store::ledger::Appended;
-pub(crate) use erasures::Erasures;
+pub(crate) use erasures::{Erasures, Whereabouts};
 
 use crate::store::ledger::NewEntry;
 use crate::store::tenants::LockedTenant;

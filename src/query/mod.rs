@@ -1,6 +1,7 @@
 //! Questions over many runs: a filter as text becomes a condition that the store answers, a page or a file of rows at a time.
 
 mod counts;
+mod coverage;
 mod cursor;
 mod filter;
 pub(crate) mod format;
@@ -11,6 +12,7 @@ pub(crate) mod table;
 
 pub(crate) use crate::store::search::Order;
 pub(crate) use counts::Counts;
+pub(crate) use coverage::covered;
 pub(crate) use cursor::{BadCursor, Key};
 pub(crate) use filter::{BadFilter, time};
 pub(crate) use resource::Resource;

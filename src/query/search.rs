@@ -28,7 +28,7 @@ pub(crate) struct Page {
     /// The rows.
     pub(crate) rows: Rows,
     /// The last of them, if there are more.
-    next: Option<Key>,
+    pub(crate) next: Option<Key>,
 }
 
 /// The rows of a page.

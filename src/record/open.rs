@@ -22,8 +22,6 @@ use onrecord_core::timestamp::Timestamp;
 
 /// Members of a session's body that the store writes.
 const STORE_MEMBERS: [&str; 4] = ["ledger", "nonce", "run_no", "suite"];
-/// Policy of a run whose writer names none.
-const DEFAULT_RETENTION: &str = r#"{"policy":"standard","version":1}"#;
 
 impl Recorder {
     /// Makes a tenant: its keys, its ledger with their statements, and its owner's token.
@@ -201,7 +199,7 @@ impl Opening {
         &self,
         run_no: u64,
         origin: &Origin,
-        at: Timestamp,
+        (policy, at): (Option<u64>, Timestamp),
     ) -> Result<(Chain, NewFrame), RecordError> {
         if at.micros() - self.began.micros() > store::search::OPENING_MICROS {
             return Err(RecordError::Busy);
@@ -209,7 +207,7 @@ impl Opening {
         let mut chain = self.empty.clone();
         let session_key = || format!("{STORE_ID}/session");
         let draft = Draft {
-            body: session_body(&self.sent, run_no, origin)?,
+            body: session_body(&self.sent, run_no, origin, policy)?,
             key: self.key.clone().unwrap_or_else(session_key),
             ..self.prepared.draft(&self.links)
         };
@@ -242,7 +240,9 @@ fn links_of(request: &FrameRequest) -> Result<Vec<Link>, RecordError> {
         .collect()
 }
 
-/// The body of a session frame with the store's own members, from what was sent.
+/// The body of a session frame with the store's own members, from what was sent. `policy` is the version of the tenant's
+/// retention policy that holds now, which stands there where the writer says nothing of it. Which of its schedules the run
+/// gets hangs on what becomes of the run.
 ///
 /// # Errors
 /// It is no object, or has members that the store writes itself.
@@ -250,8 +250,9 @@ pub(crate) fn session_body(
     sent: &[u8],
     run_no: u64,
     ledger: &Origin,
+    policy: Option<u64>,
 ) -> Result<Vec<u8>, RecordError> {
-    SessionBody::read(sent)?.complete(run_no, ledger)
+    SessionBody::read(sent)?.complete(run_no, ledger, policy)
 }
 
 /// The body of a session frame as it was sent.
@@ -300,7 +301,12 @@ impl<'a> SessionBody<'a> {
     }
 
     /// The body with the store's own members, canonical.
-    fn complete(&self, run_no: u64, ledger: &Origin) -> Result<Vec<u8>, RecordError> {
+    fn complete(
+        &self,
+        run_no: u64,
+        ledger: &Origin,
+        policy: Option<u64>,
+    ) -> Result<Vec<u8>, RecordError> {
         let nonce: Hash = vault::new_nonce()?;
         let mut own = vec![
             ("ledger", format!("\"{ledger}\"")),
@@ -309,7 +315,12 @@ impl<'a> SessionBody<'a> {
             ("suite", format!("\"{SUITE}\"")),
         ];
         if !self.members.iter().any(|member| member.name == "retention") {
-            own.push(("retention", DEFAULT_RETENTION.to_owned()));
+            // As the ledger's statement about the policy names it.
+            let retention = match policy {
+                Some(version) => format!(r#"{{"policy":"retention","version":{version}}}"#),
+                None => r#"{"policy":"none"}"#.to_owned(),
+            };
+            own.push(("retention", retention));
         }
         let mut text = vec![b'{'];
         for member in &self.members {

@@ -11,6 +11,7 @@ mod expire;
 pub(crate) mod expired;
 pub(crate) mod flag;
 pub(crate) mod hold;
+mod listing;
 pub(crate) mod order;
 pub mod policies;
 pub mod policy;

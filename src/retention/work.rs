@@ -98,6 +98,11 @@ impl Recorder {
                 self.finalize(tenant, &erasure.id, finality).await?;
             }
         }
+        if only.is_none()
+            && let Err(error) = self.list_erased(tenant).await
+        {
+            tracing::warn!(%tenant, %error, "erased payloads of before are not listed; it is tried again");
+        }
         turn.end().await?;
         done
     }

@@ -102,7 +102,7 @@ fn run(
         keys: run_keys,
         chance: told.chance,
     };
-    let body = session_body(told.session.as_bytes(), run_no, origin)?;
+    let body = session_body(told.session.as_bytes(), run_no, origin, None)?;
     let agent = (ActorType::Agent, told.agent);
     let mut session = draft(Kind::Session, "onrecord/session".to_owned(), agent, body);
     composing.frame(&mut session, told.session_payload, told.opened)?;

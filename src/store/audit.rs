@@ -64,6 +64,18 @@ pub(crate) struct MarkRow {
     pub(crate) end_with: Option<(String, String)>,
 }
 
+/// A question over many runs, with the text of it.
+pub(crate) struct QueryRow<'a> {
+    pub(crate) index: i64,
+    /// Microseconds since 1970.
+    pub(crate) at: i64,
+    pub(crate) resource: &'a str,
+    pub(crate) purpose: &'a str,
+    /// Type and id of an actor.
+    pub(crate) by: (&'a str, &'a str),
+    pub(crate) text: &'a [u8],
+}
+
 /// A node of a ledger's tree.
 pub(crate) struct NodeRow {
     pub(crate) level: i16,
@@ -667,6 +679,19 @@ impl Reader {
         .await
     }
 
+    /// The questions of the tenant whose texts are there, by the indexes of their entries.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn queries(&mut self) -> Result<Copy<'_>, StoreError> {
+        Copy::begin(
+            &mut self.connection,
+            "copy (select ledger_index, at, resource, purpose, actor_type, actor_id, text from queries
+               where tenant = current_setting('onrecord.tenant') order by ledger_index) to stdout (format binary)",
+        )
+        .await
+    }
+
     /// The nodes of the tenant's ledger, by level and index.
     ///
     /// # Errors
@@ -749,6 +774,24 @@ impl EntryRow {
             at: fields.micros()?,
             leaf: row.slice_ref(fields.bytes()?),
             bytes: row.slice_ref(fields.bytes()?),
+        })
+    }
+}
+
+impl<'a> QueryRow<'a> {
+    /// Takes a row of [`Reader::queries`] apart.
+    ///
+    /// # Errors
+    /// It is none.
+    pub(crate) fn read(row: &'a [u8]) -> Result<Self, StoreError> {
+        let mut fields = Fields::of(row, 7)?;
+        Ok(Self {
+            index: fields.long()?.ok_or_else(broken_off)?,
+            at: fields.micros()?,
+            resource: fields.text()?,
+            purpose: fields.text()?,
+            by: (fields.text()?, fields.text()?),
+            text: fields.bytes()?,
         })
     }
 }

@@ -21,6 +21,7 @@ pub(crate) mod holds;
 pub(crate) mod id;
 pub mod keys;
 pub(crate) mod ledger;
+pub(crate) mod listing;
 mod migrate;
 pub(crate) mod payloads;
 pub(crate) mod people;

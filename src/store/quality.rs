@@ -90,15 +90,11 @@ pub(crate) async fn payloads(
          ) as p on true group by 1, 2, 3 order by 1, 2, 3",
         each.key()
     );
-    // An id is made a moment before its run is opened.
-    let id = |at: Timestamp, micros: i64, random| {
-        let millis = u64::try_from((at.micros() - micros) / 1_000).unwrap_or(0);
-        Uuid::from(&RunId::from_parts(millis, [random; 10]))
-    };
+    let (first, last) = ids((since, until));
     let rows = sqlx::query(sqlx::AssertSqlSafe(sql))
         .bind(tenant.as_str())
-        .bind(id(since, super::search::OPENING_MICROS, 0))
-        .bind(id(until, 0, 255))
+        .bind(first)
+        .bind(last)
         .bind(Time(since))
         .bind(Time(until))
         .bind(signed(runs.into()))
@@ -115,4 +111,56 @@ pub(crate) async fn payloads(
         ))
     };
     rows.iter().map(read).collect()
+}
+
+/// The newest runs that were opened from one time to before another, at most so many, each under its key.
+pub(crate) async fn runs(
+    tx: &mut Tx,
+    tenant: &TenantId,
+    (since, until): (Timestamp, Timestamp),
+    (each, limit): (Each, u32),
+) -> Result<Vec<(String, RunId)>, StoreError> {
+    let sql = format!(
+        "select {} as key, run from runs as r
+         where tenant = $1 and run between $2 and $3 and opened_at >= $4 and opened_at < $5 order by run desc limit $6",
+        each.key()
+    );
+    let (first, last) = ids((since, until));
+    let rows: Vec<(String, Uuid)> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+        .bind(tenant.as_str())
+        .bind(first)
+        .bind(last)
+        .bind(Time(since))
+        .bind(Time(until))
+        .bind(i64::from(limit))
+        .persistent(false)
+        .fetch_all(&mut **tx)
+        .await?;
+    let rows = rows.into_iter();
+    Ok(rows.map(|(key, run)| (key, run.into())).collect())
+}
+
+/// Bytes of a run's frames and ciphertexts, as they lie there.
+pub(crate) async fn bytes(tx: &mut Tx, run: &RunId) -> Result<u64, StoreError> {
+    let bytes: i64 = sqlx::query_scalar(
+        "select ((select coalesce(sum(octet_length(bytes)), 0) from frames where run = $1)
+           + (select coalesce(sum(octet_length(ciphertext)), 0) from payloads where run = $1))::bigint",
+    )
+    .bind(Uuid::from(run))
+    .fetch_one(&mut **tx)
+    .await?;
+    super::unsigned(bytes, "frames", "bytes")
+}
+
+/// Between which ids the runs are that were opened from one time to before another: an id is made a moment before its run is
+/// opened.
+fn ids((since, until): (Timestamp, Timestamp)) -> (Uuid, Uuid) {
+    let id = |at: Timestamp, micros: i64, random| {
+        let millis = u64::try_from((at.micros() - micros) / 1_000).unwrap_or(0);
+        Uuid::from(&RunId::from_parts(millis, [random; 10]))
+    };
+    (
+        id(since, super::search::OPENING_MICROS, 0),
+        id(until, 0, 255),
+    )
 }

@@ -43,6 +43,20 @@ pub(crate) async fn last_policy(
         .await?)
 }
 
+/// The version that holds; `None` where the tenant has no policy.
+pub(crate) async fn last_version(
+    tx: &mut Tx,
+    tenant: &TenantId,
+) -> Result<Option<u64>, StoreError> {
+    let sql = "select max(version) from retention_policies where tenant = $1";
+    let version: Option<i64> = sqlx::query_scalar(sql)
+        .bind(tenant.as_str())
+        .fetch_one(&mut **tx)
+        .await?;
+    let version = version.map(|version| unsigned(version, "retention_policies", "version"));
+    version.transpose()
+}
+
 /// Whether the tenant has a policy.
 pub(crate) async fn has_policy(tx: &mut Tx, tenant: &TenantId) -> Result<bool, StoreError> {
     let sql = "select exists (select from retention_policies where tenant = $1)";

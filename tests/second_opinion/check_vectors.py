@@ -101,6 +101,11 @@ def statements() -> Iterator[str]:
         verify.check_seal(case["envelope"].encode(), trust, report)
         if report.verdict()["code"] != case["code"]:
             yield f"{case['name']}: {report.verdict()}, expected {case['code']}"
+    for case in load(VECTORS / "statements/entries.json"):
+        report = verify.Report()
+        verify.read_entry(case["envelope"].encode(), "evidence.example/t/9d2v6c1p8h4z", trust, report)
+        if report.verdict()["code"] != case.get("code", "verified"):
+            yield f"{case['name']}: {report.verdict()}, expected {case.get('code')}"
 
 
 def trees() -> Iterator[str]:

@@ -89,6 +89,10 @@ async fn filled() -> Filled {
     let second = api.new_tenant().await;
     let other = second.any_run().await.run.to_string();
     observe(&second, &other, "k", 2).await;
+    for filter in ["agent%20%3D%20%22coder%22", "status%20%3D%20open"] {
+        let path = format!("/v1/runs?filter={filter}&purpose=case-7");
+        api.get(&path).await.is(200);
+    }
     let trust = Trust::parse(&trust(api).await).unwrap();
     Filled {
         server,
@@ -456,7 +460,34 @@ const OTHERS: [Alteration; 20] = [
     ("insert into payloads (run, commit, tenant, seq, place, media, tier, size, wrapped_dek, ciphertext) select gen_random_uuid(), commit, tenant, seq, 0, media, tier, size, wrapped_dek, ciphertext from payloads where run = OPEN", ("row_surplus", "payloads", "run")),
 ];
 
-const TABLES: [&str; 12] = [
+const QUERIES: [Alteration; 6] = [
+    (
+        "update queries set text = convert_to(replace(convert_from(text, 'UTF8'), 'coder', 'tester'), 'UTF8')",
+        ("column", "queries", "text"),
+    ),
+    (
+        "update queries set at = at + interval '1 s'",
+        ("column", "queries", "at"),
+    ),
+    (
+        "update queries set resource = 'frames'",
+        ("column", "queries", "resource"),
+    ),
+    (
+        "update queries set purpose = 'case-8'",
+        ("column", "queries", "purpose"),
+    ),
+    (
+        "update queries set actor_id = 'p_0000000000000000'",
+        ("column", "queries", "actor_id"),
+    ),
+    (
+        "update queries set ledger_index = 0 where ledger_index = (select max(ledger_index) from queries)",
+        ("row_surplus", "queries", "ledger_index"),
+    ),
+];
+
+const TABLES: [&str; 13] = [
     "run_facts",
     "frames",
     "runs",
@@ -469,6 +500,7 @@ const TABLES: [&str; 12] = [
     "tenants",
     "run_nodes",
     "run_heads",
+    "queries",
 ];
 
 /// What is inserted of a table: what is generated is generated again.
@@ -534,6 +566,18 @@ async fn what_is_done_to_the_ledger_is_found() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_done_to_tenants_and_payloads_is_found() {
     each(&OTHERS).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_done_to_questions_is_found_and_their_removal_is_not() {
+    each(&QUERIES).await;
+    let filled = filled().await;
+    let asked = filled.server.api.get("/v1/queries").await.is(200).json();
+    let asked = asked["queries"].as_array().unwrap();
+    assert_eq!(asked.len(), 2);
+    let path = format!("/v1/queries/{}", asked[0]["index"]);
+    filled.server.api.delete(&path).await.is(204);
+    assert_eq!(filled.audit().await.1, []);
 }
 
 fn command(filled: &Filled, args: &[&str]) -> Command {

@@ -106,8 +106,11 @@ async fn a_run_is_asked_for_each_fact_and_what_it_lacks_is_found() {
         .text();
     assert!(page.contains("What a record of use should have"));
 
-    // An open run lacks nothing yet, as filters see it.
-    api.any_run().await;
+    // An open run lacks nothing yet, as filters see it, and is in no share.
+    let open = api.any_run().await.run;
+    for kind in ["turn", "tool_call", "model_call"] {
+        api.frame(&open, &json!({ "kind": kind })).await.is(201);
+    }
     for fact in lacks {
         let path = format!("/v1/runs?filter=missing%20%3D%20{fact}&purpose=case-7");
         let found = api.get(&path).await.is(200).json();
@@ -133,6 +136,9 @@ async fn a_run_is_asked_for_each_fact_and_what_it_lacks_is_found() {
             ["recorded", "absent", "not_applicable"].map(|name| share[name].as_u64().unwrap());
         assert_eq!((found[0], found[1], found[2]), counts, "{fact}");
     }
+    // Where everything is true of a run, the same is counted as anybody may count.
+    let counted = api.get("/v1/coverage?filter=run_no%20%3E%200&purpose=case-7");
+    assert_eq!(counted.await.is(200).json(), shares);
     let some = api
         .get("/v1/coverage?filter=agent%20%3D%20%22tester%22&purpose=case-7")
         .await
@@ -203,7 +209,7 @@ async fn how_well_runs_could_be_repeated_is_measured_and_what_is_not_is_named() 
         .iter()
         .map(|one| one["metric"].as_str().unwrap())
         .collect();
-    assert!(names.contains(&"schedule_sensitivity") && names.contains(&"hash_verification"));
+    assert!(names.contains(&"schedule_sensitivity") && names.contains(&"full_replay"));
     for by in ["day", "week", "month"] {
         let path = format!("/v1/metrics/replay-quality?by={by}&purpose=case-7");
         let body = api.get(&path).await.is(200).json();

@@ -3,6 +3,7 @@
 use crate::api::Api;
 use crate::harness::{self, TestDatabase};
 use crate::migration::{recorded, rows};
+use crate::signing_agent::kept;
 use onrecord::audit::{Audit, State, Told};
 use serde_json::{Value, json};
 use sqlx::PgPool;
@@ -19,9 +20,8 @@ async fn names(pool: &PgPool, schema: &str, table: &str) -> Vec<String> {
     names.fetch_all(pool).await.expect("columns")
 }
 
-/// A database as it was before there were facts, with the records of another one.
-async fn before_facts(now: &PgPool) -> TestDatabase {
-    const BEFORE: i64 = 9;
+/// A database as it was after a migration, with the records of another one.
+async fn as_it_was(now: &PgPool, version: i64) -> TestDatabase {
     let database = harness::database().await;
     let then = PgPool::connect(&database.url).await.expect("a connection");
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
@@ -32,7 +32,8 @@ async fn before_facts(now: &PgPool) -> TestDatabase {
     keys.create_schema("keys");
     keys.run(&then).await.expect("keys");
     let migrations = Migrator::new(folder).await.expect("migrations");
-    migrations.run_to(BEFORE, &then).await.expect("the ninth");
+    let shaped = migrations.run_to(version, &then).await;
+    shaped.expect("a shape of then");
     let tables: Vec<(String, String)> = sqlx::query_as(
         "select table_schema::text, table_name::text from information_schema.tables
          where table_schema in ('public', 'keys') and table_name <> '_sqlx_migrations'",
@@ -154,7 +155,8 @@ async fn facts_of_frames_of_before_are_those_that_new_frames_have() {
     // The sealed one of `recorded`, the odd one and the empty one lack something; the whole one nothing.
     assert_eq!(missing.len(), 3, "{missing:?}");
     assert!(missing.iter().all(|(run, _)| *run != runs[2]));
-    let database = before_facts(&now).await;
+    // The tenth brought facts.
+    let database = as_it_was(&now, 9).await;
     now.close().await;
     let server = server.moved_to(database, None).await;
     let migrated = PgPool::connect(&server.database.url)
@@ -180,4 +182,70 @@ async fn facts_of_frames_of_before_are_those_that_new_frames_have() {
     });
     summary.await.expect("an audit");
     assert_eq!(found, []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn payloads_that_were_erased_before_there_were_records_of_them_get_these() {
+    let (server, receipts) = recorded().await;
+    let api = &server.api;
+    let (sealed, open) = (receipts[0][0].run.clone(), receipts[1][0].run.clone());
+    // Two of four in one frame, one by its commitment, all of a tier, and one that its agent kept.
+    let payloads: Vec<Value> = (0..4)
+        .map(|n| json!({"name": format!("p{n}"), "text": format!("{n}"), "tier": n % 2 + 1}))
+        .collect();
+    let frame = json!({"kind": "observation", "payloads": payloads});
+    let frame = api.frame(&open, &frame).await.is(201).receipt();
+    let mine = json!({"kind": "observation", "payloads": [kept("q", "kept", [7; 32])]});
+    api.frame(&open, &mine).await.is(201);
+    let path = format!("/v1/runs/{open}/frames/{}", frame.seq);
+    let commit = api.get(&path).await.is(200).json()["payloads"][1]["commit"].clone();
+    for erasure in [
+        json!({"run": open, "commits": [commit], "reason": "request-17"}),
+        json!({"run": open, "tier": 1, "reason": "window"}),
+        json!({"run": sealed, "tier": 2, "reason": "window"}),
+    ] {
+        api.post("/v1/erasures", &erasure).await.is(201);
+    }
+    // In the erased tier, and after it.
+    let later =
+        json!({"kind": "observation", "payloads": [{"name": "later", "text": "l", "tier": 1}]});
+    api.frame(&open, &later).await.is(201);
+    let now = PgPool::connect(&server.database.url)
+        .await
+        .expect("a connection");
+    let columns = "run, encode(commit, 'hex'), seq, place, media, tier, size, ledger_index, tenant";
+    let wanted = rows(&now, "erased_payloads", columns).await;
+    // One of a payload and two of a tier in the open run, and the sealed one's.
+    assert_eq!(wanted.iter().filter(|byte| **byte == b'\n').count(), 4);
+    // The eleventh brought records of erased payloads.
+    let database = as_it_was(&now, 10).await;
+    now.close().await;
+    let server = server.moved_to(database, None).await;
+    let listed = async || {
+        let path = "/v1/payload-records?filter=state%20%3D%20erased&purpose=case-7";
+        let body = server.api.get(path).await.is(200).json();
+        body["payload_records"].as_array().unwrap().len()
+    };
+    assert_eq!(listed().await, 0);
+    // An erasure at each call.
+    for _ in 0..3 {
+        let finality = server.app.finality;
+        server.app.recorder.erase_pending(finality).await.unwrap();
+    }
+    assert_eq!(listed().await, 4);
+    let migrated = PgPool::connect(&server.database.url)
+        .await
+        .expect("a connection");
+    let found = rows(&migrated, "erased_payloads", columns).await;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert_eq!(text(&found), text(&wanted));
+    let (left, others): (i64, i64) = sqlx::query_as(
+        "select (select count(*) from erasures where unlisted_from is not null),
+           (select count(*) from erased_payloads where erased_at not in (select removed_at from erasures))",
+    )
+    .fetch_one(&migrated)
+    .await
+    .unwrap();
+    assert_eq!((left, others), (0, 0));
+    migrated.close().await;
 }

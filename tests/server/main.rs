@@ -47,6 +47,7 @@ mod plans;
 mod proofs;
 mod queries;
 mod query_command;
+mod read_anew;
 mod reading;
 mod releases;
 mod reports;

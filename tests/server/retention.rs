@@ -3,6 +3,7 @@
 
 pub(crate) mod clock;
 mod model;
+mod records;
 
 use self::clock::stepped;
 use crate::api::audit::{check, export, trust};

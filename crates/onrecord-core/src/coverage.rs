@@ -13,6 +13,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use serde::Serialize;
 
+/// Kinds of frames that name a model: where there is one of these, the model is asked for.
+pub const OF_MODELS: [Kind; 3] = [Kind::Turn, Kind::ModelCall, Kind::ModelResult];
+
 /// A fact that a record of use should have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -285,13 +288,14 @@ impl Known {
     fn state(&self, fact: Required) -> Option<Seen> {
         let field = |field| Seen::of(self.fields.contains(&field));
         let kind = |kind| Seen::of(self.count(kind) > 0);
-        let models = [Kind::Turn, Kind::ModelCall, Kind::ModelResult];
         Some(match fact {
             Required::UseEnded => kind(Kind::SessionEnd),
             Required::Agent => field(FactField::Agent),
             Required::Release => field(FactField::Release),
             Required::Purpose => field(FactField::Profile),
-            Required::Model if models.iter().all(|kind| self.count(*kind) == 0) => Seen::NotAsked,
+            Required::Model if OF_MODELS.iter().all(|kind| self.count(*kind) == 0) => {
+                Seen::NotAsked
+            }
             Required::Model => field(FactField::Model),
             Required::Decision => kind(Kind::Decision),
             Required::Oversight => Seen::of(self.human),

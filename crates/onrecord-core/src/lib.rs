@@ -25,6 +25,7 @@ pub mod note;
 pub mod payload;
 pub mod pins;
 pub mod receipt;
+pub mod replayable;
 pub mod statement;
 pub mod submitted;
 pub mod timestamp;

@@ -156,4 +156,28 @@ mod tests {
             );
         }
     }
+
+    #[derive(serde::Deserialize)]
+    struct Entry {
+        name: String,
+        envelope: String,
+        code: Option<String>,
+    }
+
+    #[test]
+    fn flags_queries_and_what_holds_say_besides_are_let_in_as_they_should_be() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors");
+        let trust = std::fs::read_to_string(format!("{folder}/trust.txt")).unwrap();
+        let trust = Trust::parse(&trust).unwrap();
+        let cases = std::fs::read(format!("{folder}/statements/entries.json")).unwrap();
+        let cases: Vec<Entry> = serde_json::from_slice(&cases).unwrap();
+        assert!(cases.iter().any(|case| case.code.is_none()));
+        for case in cases {
+            let mut walk = crate::LedgerWalk::new("evidence.example/t/9d2v6c1p8h4z");
+            let findings = walk.read(case.envelope.as_bytes(), Some(&trust));
+            let found: Vec<&str> = findings.iter().map(|one| one.code.as_str()).collect();
+            let expected = Vec::from_iter(case.code.as_deref());
+            assert_eq!(found, expected, "{}: {findings:?}", case.name);
+        }
+    }
 }

@@ -157,6 +157,8 @@ struct Found {
     settings: Settings,
     /// Keys that opened a run before.
     opened: HashSet<String>,
+    /// Version of the retention policy that holds, where runs are to be opened.
+    policy: Option<u64>,
     /// How the readers are stated.
     readers: Pseudonyms,
     /// Erasures since the first of the payloads was read: the index, and the run.
@@ -172,6 +174,7 @@ impl Found {
             agents: AgentKeys::default(),
             settings: Settings::default(),
             opened: HashSet::new(),
+            policy: None,
             readers: Pseudonyms::default(),
             erased: Vec::new(),
         };
@@ -189,6 +192,9 @@ impl Found {
         }
         if sealings.clone().any(|one| one.caller.agent().is_some()) {
             found.agents = AgentKeys::of(store::signing_keys::all(tx, tenant).await?)?;
+        }
+        if !waiting.openings.is_empty() {
+            found.policy = store::retention::last_version(tx, tenant).await?;
         }
         let keys = waiting.openings.iter();
         let keys: Vec<&str> = keys.filter_map(|job| job.work.key.as_deref()).collect();
@@ -227,7 +233,7 @@ impl Batch<'_> {
         let (mut openings, mut sealings, mut readings) = (Vec::new(), Vec::new(), Vec::new());
         for job in &waiting.openings {
             pause().await;
-            openings.push(self.open(&job.work, &mut found.opened));
+            openings.push(self.open(&job.work, found.policy, &mut found.opened));
         }
         let mut sealed = HashSet::new();
         for job in &waiting.sealings {
@@ -269,12 +275,17 @@ impl Batch<'_> {
         later(self.now, self.tenant.ledger_at).map_err(behind)
     }
 
-    fn open(&mut self, opening: &Opening, known: &mut HashSet<String>) -> Outcome<Opened> {
+    fn open(
+        &mut self,
+        opening: &Opening,
+        policy: Option<u64>,
+        known: &mut HashSet<String>,
+    ) -> Outcome<Opened> {
         if opening.key.as_ref().is_some_and(|key| known.contains(key)) {
             return Ok(None);
         }
         let (at, run_no) = (self.next_time()?, self.tenant.next_run_no);
-        let (chain, frame) = opening.place(run_no, &self.tenant.origin, at)?;
+        let (chain, frame) = opening.place(run_no, &self.tenant.origin, (policy, at))?;
         let open = Predicate::RunOpen(RunOpen {
             at,
             run_no,

@@ -8,6 +8,7 @@
 mod branch;
 pub(crate) mod condition;
 pub(crate) mod counts;
+pub(crate) mod coverage;
 mod driver;
 pub(crate) mod field;
 pub(crate) mod frames;
