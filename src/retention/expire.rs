@@ -10,7 +10,7 @@
 //! tier were erased before, goes the way of every other erasure (`work`).
 
 use super::decide::{Known, Verdict};
-use super::sweep::{self, Due};
+use super::sweep;
 use super::work::METHOD;
 use crate::ledger::{self, Erasures, Unwritten, later};
 use crate::record::{RecordError, Recorder, STORE_ID, commit, offload, state_of};
@@ -40,7 +40,12 @@ pub(super) struct Round {
     pub(super) runs: u64,
     /// Payloads that were erased.
     pub(super) payloads: u64,
+    /// Since when the last run was overdue that was looked at.
+    pub(super) looked_at: Option<Timestamp>,
 }
+
+/// A run with the tiers of which nothing is left, as bits.
+type Due = (RunId, i16);
 
 /// A tier of a run that may be erased.
 struct Free {
@@ -115,7 +120,7 @@ impl Recorder {
         expiring::by_index(&mut tx).await?;
         // First the tenant, then the runs in the order of their ids, as everybody who needs both does.
         let mut locked = store::tenants::lock(&mut tx, tenant).await?;
-        let ids: Vec<RunId> = due.iter().map(|one| one.row.run.clone()).collect();
+        let ids: Vec<RunId> = due.iter().map(|(run, _)| run.clone()).collect();
         let (runs, _) = store::runs::lock_many(&mut tx, &Vec::from_iter(&ids)).await?;
         let known = Known::of(&mut tx, tenant, &ids).await?;
         let decided = decide(&mut tx, (&known, tenant), &runs, due).await?;
@@ -226,27 +231,24 @@ async fn decide(
     let parts = expired_parts(known, &due);
     let there = expiring::there(tx, &parts).await?;
     let erased = |run: &RunId| matches!(runs.get(run), Some(Ok(row)) if row.erased > 0);
-    let touched: Vec<RunId> = due
-        .iter()
-        .map(|one| one.row.run.clone())
-        .filter(erased)
-        .collect();
+    let touched = due.iter().map(|(run, _)| run).filter(|run| erased(run));
+    let touched: Vec<RunId> = touched.cloned().collect();
     let erasures = Erasures::of_runs(tx, tenant, &touched).await?;
     let mut decided = Decided::default();
-    for one in due {
-        let run = one.row.run;
+    for (run, done_before) in due {
         let (Some(fate), Some(row)) = (known.fate(&run), runs.get(&run)) else {
+            decided.rows.push(sweep::unknown(known, run, done_before));
             continue;
         };
         let row = match row {
             Ok(row) => row,
             Err(error) => {
                 tracing::error!(%run, %error, "what expired of a run cannot be erased");
-                decided.rows.extend(later_row(known, run, one.row.done));
+                decided.rows.extend(later_row(known, run, done_before));
                 continue;
             }
         };
-        let (mut done, mut waits) = (one.row.done, false);
+        let (mut done, mut waits) = (done_before, false);
         for tier in fate.expired(known.now).map(|one| i16::from(one.tier)) {
             let count = there.get(&(run.clone(), tier)).map(|there| there.payloads);
             let Some(count) = count.filter(|_| done & (1 << tier) == 0) else {
@@ -286,13 +288,13 @@ async fn decide(
 /// The tiers of runs that expired, but for those of which nothing is left.
 fn expired_parts(known: &Known, due: &[Due]) -> Vec<(RunId, i16)> {
     let mut parts = Vec::new();
-    for one in due {
-        let Some(fate) = known.fate(&one.row.run) else {
+    for (run, done) in due {
+        let Some(fate) = known.fate(run) else {
             continue;
         };
         for expiry in fate.expired(known.now) {
-            if one.row.done & (1_i16 << expiry.tier) == 0 {
-                parts.push((one.row.run.clone(), i16::from(expiry.tier)));
+            if done & (1_i16 << expiry.tier) == 0 {
+                parts.push((run.clone(), i16::from(expiry.tier)));
             }
         }
     }

@@ -212,11 +212,19 @@ impl Recorder {
         let now = self.store.now().await?;
         let mut tx = self.store.begin(tenant).await?;
         store::expiring::by_index(&mut tx).await?;
-        let listed = store::sweeping::to_look_at(&mut tx, tenant, now, together).await?;
+        let since = (round.looked_at, now);
+        let listed = store::sweeping::to_look_at(&mut tx, tenant, since, together).await?;
         let full = listed.len() == together as usize;
-        // Without the tenant's lock first: of most of what is looked at again nothing is due.
-        let (rows, due) = assessed(&mut tx, tenant, listed).await?;
-        store::sweeping::note(&mut tx, tenant, &rows).await?;
+        round.looked_at = listed.last().map(|last| last.look_at);
+        // What their rows say is due is decided under the locks, and of the others that nothing is due is seen without them.
+        let (due, rest): (Vec<_>, Vec<_>) = listed.into_iter().partition(|one| one.is_due);
+        let mut due: Vec<_> = due.into_iter().map(|one| (one.run, one.done)).collect();
+        if !rest.is_empty() {
+            let rest = rest.into_iter().map(|one| (one.run, one.done)).collect();
+            let (rows, more) = assessed(&mut tx, tenant, rest).await?;
+            store::sweeping::note(&mut tx, tenant, &rows).await?;
+            due.extend(more.into_iter().map(|row| (row.run, row.done)));
+        }
         commit(tx).await?;
         if due.is_empty() {
             return Ok((full, Vec::new()));
@@ -279,7 +287,7 @@ impl Recorder {
         runs: Vec<(RunId, i16)>,
     ) -> Result<(), RecordError> {
         let (mut rows, due) = assessed(tx, tenant, runs).await?;
-        rows.extend(due.into_iter().map(|one| one.row));
+        rows.extend(due);
         Ok(store::sweeping::note(tx, tenant, &rows).await?)
     }
 
@@ -314,17 +322,12 @@ fn rest(payloads: u64, limits: SweepLimits, worked: Duration) -> Duration {
     Duration::from_micros(micros).saturating_sub(worked)
 }
 
-/// A run of which something is due, with its row as it was found.
-pub(super) struct Due {
-    pub(super) row: WorkRow,
-}
-
 /// The rows of runs as they have to be: of those of which nothing is due, and of those of which something is.
 async fn assessed(
     tx: &mut store::Tx,
     tenant: &TenantId,
     listed: Vec<(RunId, i16)>,
-) -> Result<(Vec<WorkRow>, Vec<Due>), RecordError> {
+) -> Result<(Vec<WorkRow>, Vec<WorkRow>), RecordError> {
     let runs: Vec<RunId> = listed.iter().map(|(run, _)| run.clone()).collect();
     let known = Known::of(tx, tenant, &runs).await?;
     let (mut rows, mut due) = (Vec::new(), Vec::new());
@@ -333,7 +336,7 @@ async fn assessed(
         if row.due.is_none_or(|at| at > known.now) {
             rows.push(row);
         } else if known.has_free(&row.run, done) {
-            due.push(Due { row });
+            due.push(row);
         } else {
             // All that is due is held. Whoever releases it has it looked at.
             let look_at = Some(again(known.now));
@@ -367,7 +370,7 @@ pub(super) fn row(known: &Known, run: RunId, done: i16) -> Option<WorkRow> {
 }
 
 /// The row of a run of which it cannot be told what becomes of it: it is looked at again, and the log says why.
-fn unknown(known: &Known, run: RunId, done: i16) -> WorkRow {
+pub(super) fn unknown(known: &Known, run: RunId, done: i16) -> WorkRow {
     WorkRow {
         run,
         due: None,
