@@ -103,6 +103,7 @@ impl Recorder {
         }
         let mut tx = self.store.begin_erasing(tenant).await?;
         expiring::by_index(&mut tx).await?;
+        expiring::lazily(&mut tx).await?;
         expiring::remove(&mut tx, tenant, &going, epoch).await?;
         // A crash before this line leaves ciphertexts that nothing opens; whoever looks at open erasures next removes them.
         commit(tx).await

@@ -12,6 +12,7 @@ pub(crate) mod expired;
 pub(crate) mod flag;
 pub(crate) mod hold;
 pub(crate) mod order;
+pub mod pace;
 pub mod policies;
 pub mod policy;
 pub mod presets;

@@ -52,6 +52,14 @@ pub(crate) async fn by_index(tx: &mut Tx) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Has the transaction's commit wait for no disk. A power cut soon after it undoes it, as a crash before it would.
+pub(crate) async fn lazily(tx: &mut Tx) -> Result<(), StoreError> {
+    sqlx::query("set local synchronous_commit = off")
+        .execute(&mut **tx)
+        .await?;
+    Ok(())
+}
+
 /// What is there of a tier of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct There {
