@@ -11,9 +11,12 @@ alter table erasure_parts drop constraint erasure_parts_erasure_fkey;
 -- Each part is written twice, before and after its keys are destroyed. Without an index of what changes, and with room on the
 -- page, the second time is in its place; what of erasures is left to be done is among the parts of those that are open.
 drop index erasure_parts_open;
-alter table erasure_parts set (fillfactor = 60);
+alter table erasure_parts set (fillfactor = 45);
 
 -- Of most runs nothing is left once they were swept: they are not looked at again, and not in the list.
 drop index run_retention_look;
 create index run_retention_look on run_retention (tenant, look_at) where look_at < 'infinity';
 comment on index run_retention_look is 'Runs by when the sweeper looks at them next.';
+
+-- What expires of a run at once, of whichever tiers, has one entry.
+comment on column erasure_parts.entries is 'Indexes of the ledger''s entries that certify it; one that is about several tiers of the run stands with the first of them.';

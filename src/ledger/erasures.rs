@@ -59,8 +59,8 @@ impl Erasures {
         for commit in erasure.commits.iter().flatten() {
             self.commits.entry(*commit).or_insert((index, size));
         }
-        self.tiers
-            .extend(erasure.tier.map(|tier| (index, tier, size)));
+        let tiers = erasure.whole_tiers().into_iter();
+        self.tiers.extend(tiers.map(|tier| (index, tier, size)));
     }
 
     /// Below which place every payload of a tier is covered.

@@ -2,7 +2,7 @@
 //!
 //! | step | a crash after it leaves |
 //! |---|---|
-//! | **one transaction** with the tenant's lock and those of the runs: decided again for each; an entry of the ledger for each tier of a run, one checkpoint; the parts of the erasure, certified | what the entries name is erased for every reader; whoever looks at open erasures next goes on with the parts |
+//! | **one transaction** with the tenant's lock and those of the runs: decided again for each; an entry of the ledger for each run, one checkpoint; the parts of the erasure, certified | what the entries name is erased for every reader; whoever looks at open erasures next goes on with the parts |
 //! | the keys of all these tiers are removed, in one statement | nothing that the store has opens any of it |
 //! | their ciphertexts are removed, and the parts are done | nothing of it |
 //!
@@ -155,7 +155,7 @@ impl Recorder {
         Ok((going, parts))
     }
 
-    /// Enters an entry for each part, and writes that they are certified.
+    /// Enters an entry for each run, over all of its tiers that go, and writes that they are certified.
     async fn enter_expired(
         &self,
         tx: &mut Tx,
@@ -166,8 +166,9 @@ impl Recorder {
     ) -> Result<Vec<Going>, RecordError> {
         let mut at = ledger::next_time(locked)?;
         let mut unwritten = Unwritten::begin(locked, &self.vault).await?;
-        let (mut parts, mut said) = (Vec::new(), Vec::new());
-        let mut last: Option<RunId> = None;
+        let (mut parts, mut said): (Vec<Whole>, Vec<statement::Erasure>) = Default::default();
+        // The entry of each part among those that are said.
+        let mut entries = Vec::new();
         for free in whole {
             let run = free.permit.run();
             let (Some(Ok(row)), Some(erasure)) = (runs.get(run), round.erasures.get(&free.policy))
@@ -177,31 +178,43 @@ impl Recorder {
             if let Ok(time) = later(at, row.chain.last_at()) {
                 at = time;
             }
-            said.push(Predicate::Erasure(statement::Erasure {
-                at,
-                by: erasure.by.clone(),
-                commits: None,
-                count: free.count,
-                method: METHOD.to_owned(),
-                policy: free.policy.clone(),
-                reason: EXPIRED.to_owned(),
-                state: state_of(&row.chain),
-                tier: Some(u8::try_from(free.permit.tier()).unwrap_or(0)),
-            }));
-            round.runs += u64::from(last.as_ref() != Some(run));
+            let tier = u8::try_from(free.permit.tier()).unwrap_or(0);
             round.payloads += free.count;
-            last = Some(run.clone());
+            // Tiers of a run come one after the other, and go under one policy.
+            match said.last_mut().filter(|last| last.state.run == *run) {
+                Some(last) => add_tier(last, tier, free.count),
+                None => {
+                    round.runs += 1;
+                    said.push(statement::Erasure {
+                        at,
+                        by: erasure.by.clone(),
+                        commits: None,
+                        count: free.count,
+                        method: METHOD.to_owned(),
+                        policy: free.policy.clone(),
+                        reason: EXPIRED.to_owned(),
+                        state: state_of(&row.chain),
+                        tier: Some(tier),
+                        tiers: None,
+                    });
+                }
+            }
+            entries.push(said.len() - 1);
             parts.push(Whole {
                 erasure: erasure.id.clone(),
                 version: row.key_version.saturating_add(1),
                 count: free.count,
                 index: 0,
+                is_first: false,
                 permit: free.permit,
             });
         }
+        let said: Vec<Predicate> = said.into_iter().map(Predicate::Erasure).collect();
         let indexes = offload(usize::MAX, || unwritten.push_many(locked, &said))?;
-        for (part, index) in parts.iter_mut().zip(indexes) {
-            part.index = index;
+        let mut last = None;
+        for (part, entry) in parts.iter_mut().zip(entries) {
+            part.index = indexes.get(entry).copied().unwrap_or(0);
+            part.is_first = last.replace(entry) != Some(entry);
         }
         if parts.is_empty() {
             return Ok(Vec::new());
@@ -220,6 +233,15 @@ impl Recorder {
         }
         Ok(())
     }
+}
+
+/// Has a certificate cover one more tier, above those that it covers.
+fn add_tier(certificate: &mut statement::Erasure, tier: u8, count: u64) {
+    let mut tiers = certificate.whole_tiers();
+    tiers.push(tier);
+    certificate.tier = None;
+    certificate.tiers = Some(tiers);
+    certificate.count += count;
 }
 
 /// What becomes of each of the runs, which are locked.

@@ -3,6 +3,7 @@
 
 mod clock;
 mod model;
+mod reads;
 
 use self::clock::stepped;
 use crate::api::audit::{check, export, trust};
