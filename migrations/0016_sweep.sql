@@ -20,3 +20,9 @@ comment on index run_retention_look is 'Runs by when the sweeper looks at them n
 
 -- What expires of a run at once, of whichever tiers, has one entry.
 comment on column erasure_parts.entries is 'Indexes of the ledger''s entries that certify it; one that is about several tiers of the run stands with the first of them.';
+
+-- What expired may have many parts: what decides whether an erasure is final stands beside it once they are done.
+alter table erasures add column epoch integer;
+comment on column erasures.epoch is 'Newest epoch that had wrapped a key of it, as far as it is done; null where it had no part.';
+update erasures set epoch = (select max(epoch) from erasure_parts where erasure = id) where removed_at is not null;
+grant update (epoch) on erasures to onrecord_app;

@@ -346,7 +346,10 @@ fn a_certificate_names_tiers_or_payloads_and_no_null() {
         (json!({"tiers": [1, 1]}), Code::Statement),
         (json!({"tiers": [1, 4]}), Code::Statement),
         (json!({"tier": 1, "tiers": [1, 2]}), Code::Statement),
-        (json!({"commits": [run.commit], "tiers": [1, 2]}), Code::Statement),
+        (
+            json!({"commits": [run.commit], "tiers": [1, 2]}),
+            Code::Statement,
+        ),
     ] {
         let ledger = [run.open(1), run.seal(0, |_| ()), run.erasure(20, more)];
         let lines = [(&ledger[..], 0), (&ledger[..], 2)];
