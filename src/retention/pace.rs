@@ -9,6 +9,8 @@ const SMALLER: u32 = 25;
 const AS_LONG: f64 = 1_000.0;
 /// How many times as long as it worked it rests at most.
 const MOST_REST: f64 = 8.0;
+/// How many frames an opening, a seal or a reading counts for: it waits for the tenant's lock, as the sweeper does.
+const OF_ENTRY: u64 = 10;
 
 /// What bounds the load of the sweeper.
 #[derive(Clone, Copy, Debug)]
@@ -23,14 +25,15 @@ impl SweepLimits {
         payloads_per_second: 0,
     };
 
-    /// How long is rested after a page.
-    fn rest(self, page: Page) -> Duration {
+    /// How long is rested after a page, and whether the next one is to be a small one.
+    fn rest(self, page: Page) -> (Duration, bool) {
         let worked = page.worked.max(Duration::from_micros(1));
         let frames_per_second = page.frames as f64 / worked.as_secs_f64();
         let beside = worked.mul_f64((frames_per_second / AS_LONG).min(MOST_REST));
         let bound = (page.payloads * 1_000_000).checked_div(self.payloads_per_second);
         let bound = bound.map_or(Duration::ZERO, Duration::from_micros);
-        beside.max(bound.saturating_sub(worked))
+        let bound = bound.saturating_sub(worked);
+        (beside.max(bound), beside > worked / 10 || bound > worked)
     }
 }
 
@@ -39,7 +42,7 @@ impl SweepLimits {
 struct Page {
     /// Payloads that were erased.
     payloads: u64,
-    /// Frames that were recorded by this process.
+    /// Frames that were recorded by this process, entries of the ledger among them.
     frames: u64,
     /// How long it took.
     worked: Duration,
@@ -53,7 +56,7 @@ pub(super) struct Pace {
     /// Frames that were recorded until then.
     frames: u64,
     /// Whether to take little at a time, and one thing after the other, so that no more than one core is taken from those who
-    /// record. So it begins, until it is known how much is recorded.
+    /// record. So it begins, until it is known how much that is.
     pub(super) is_calm: bool,
 }
 
@@ -61,7 +64,7 @@ impl Pace {
     pub(super) fn of(recorder: &Recorder, limits: SweepLimits) -> Self {
         Self {
             begun: Instant::now(),
-            frames: recorder.figures.frames.value(),
+            frames: recorded(recorder),
             recorder: recorder.clone(),
             limits,
             is_calm: true,
@@ -81,16 +84,24 @@ impl Pace {
     pub(super) async fn rest(&mut self, payloads: u64) -> Duration {
         let page = Page {
             payloads,
-            frames: self.recorder.figures.frames.value() - self.frames,
+            frames: recorded(&self.recorder).saturating_sub(self.frames),
             worked: self.begun.elapsed(),
         };
-        let rest = self.limits.rest(page);
-        self.is_calm = rest > page.worked;
+        let (rest, is_calm) = self.limits.rest(page);
+        self.is_calm = is_calm;
         tokio::time::sleep(rest).await;
         self.begun = Instant::now();
-        self.frames = self.recorder.figures.frames.value();
+        self.frames = recorded(&self.recorder);
         page.worked
     }
+}
+
+/// What the process recorded, in frames.
+fn recorded(recorder: &Recorder) -> u64 {
+    let figures = &recorder.figures;
+    let entries = [&figures.openings, &figures.seals, &figures.readings];
+    let entries: u64 = entries.into_iter().map(|one| one.value()).sum();
+    figures.frames.value() + OF_ENTRY * entries
 }
 
 #[cfg(test)]
@@ -99,16 +110,18 @@ mod tests {
 
     #[test]
     fn it_rests_in_proportion_to_what_is_recorded_beside_it() {
-        for (bound, payloads, frames, worked_ms, rest_ms) in [
-            (0, 1_000, 0, 100, 0),
-            (0, 1_000, 100, 100, 100),
-            (0, 40, 200, 10, 80),
-            (0, 40, 2, 10, 2),
-            (1_000, 40, 0, 10, 30),
-            (1_000, 40, 20, 10, 30),
-            (1_000, 40, 80, 10, 80),
-            (u64::MAX, 1_000, 0, 100, 0),
-            (0, 0, u64::MAX, 0, 0),
+        for (bound, payloads, frames, worked_ms, rest_ms, is_calm) in [
+            (0, 1_000, 0, 100, 0, false),
+            (0, 1_000, 5, 100, 5, false),
+            (0, 1_000, 100, 100, 100, true),
+            (0, 40, 200, 10, 80, true),
+            (0, 40, 2, 10, 2, true),
+            (1_000, 40, 0, 10, 30, true),
+            (1_000, 40, 20, 10, 30, true),
+            (1_000, 40, 80, 10, 80, true),
+            (9_000, 1_000, 0, 100, 11, false),
+            (u64::MAX, 1_000, 0, 100, 0, false),
+            (0, 0, u64::MAX, 0, 0, true),
         ] {
             let limits = SweepLimits {
                 payloads_per_second: bound,
@@ -118,11 +131,9 @@ mod tests {
                 frames,
                 worked: Duration::from_millis(worked_ms),
             };
-            assert_eq!(
-                limits.rest(page).as_millis(),
-                rest_ms,
-                "{page:?} of {bound}"
-            );
+            let (rest, calm) = limits.rest(page);
+            let told = (rest.as_millis(), calm);
+            assert_eq!(told, (rest_ms, is_calm), "{page:?} of {bound}");
         }
     }
 }
