@@ -213,7 +213,8 @@ impl Recorder {
         let indexes = offload(usize::MAX, || unwritten.push_many(locked, &said))?;
         let mut last = None;
         for (part, entry) in parts.iter_mut().zip(entries) {
-            part.index = indexes.get(entry).copied().unwrap_or(0);
+            let none = || store::contradiction("ledger_entries", "idx", &locked.tenant);
+            part.index = indexes.get(entry).copied().ok_or_else(none)?;
             part.is_first = last.replace(entry) != Some(entry);
         }
         if parts.is_empty() {

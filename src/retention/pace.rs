@@ -9,6 +9,8 @@ const SMALLER: u32 = 25;
 const AS_LONG: f64 = 1_000.0;
 /// How many times as long as it worked it rests at most.
 const MOST_REST: f64 = 8.0;
+/// How long a round goes on at most, but for the page that it is at: other erasures of the tenant wait for its end.
+const ROUND: Duration = Duration::from_secs(10);
 /// How many frames an opening, a seal or a reading counts for: it waits for the tenant's lock, as the sweeper does.
 const OF_ENTRY: u64 = 10;
 
@@ -52,6 +54,7 @@ struct Page {
 pub(super) struct Pace {
     recorder: Recorder,
     limits: SweepLimits,
+    round_begun: Instant,
     begun: Instant,
     /// Frames that were recorded until then.
     frames: u64,
@@ -62,8 +65,10 @@ pub(super) struct Pace {
 
 impl Pace {
     pub(super) fn of(recorder: &Recorder, limits: SweepLimits) -> Self {
+        let begun = Instant::now();
         Self {
-            begun: Instant::now(),
+            round_begun: begun,
+            begun,
             frames: recorded(recorder),
             recorder: recorder.clone(),
             limits,
@@ -78,6 +83,11 @@ impl Pace {
         } else {
             most
         }
+    }
+
+    /// Whether the round is to end here, and the next one to go on.
+    pub(super) fn is_over(&self) -> bool {
+        self.recorder.is_stopping() || self.round_begun.elapsed() > ROUND
     }
 
     /// Rests after a page in which so many payloads were erased. Returns how long it took without the rest.

@@ -142,7 +142,7 @@ impl Recorder {
         let (begun_at, mut round) = (self.store.now().await?, Round::default());
         let (mut busy, mut full) = (Duration::ZERO, true);
         let (mut going, mut left) = (Vec::new(), PAGES * TOGETHER);
-        while left > 0 && full && !self.is_stopping() {
+        while left > 0 && full {
             let (before, together) = (round.payloads, pace.page(TOGETHER).min(left));
             left -= together;
             let destroying = self.destroy(tenant, std::mem::take(&mut going));
@@ -162,6 +162,9 @@ impl Recorder {
                 }
             };
             busy += pace.rest(round.payloads - before).await;
+            if pace.is_over() {
+                break;
+            }
         }
         let begun = Instant::now();
         self.destroy(tenant, going).await?;
@@ -231,10 +234,13 @@ impl Recorder {
             store::sweeping::update_sweep(&mut tx, tenant, &row).await?;
             // A crash before this line leaves them to be listed again.
             commit(tx).await?;
-            if !full || self.is_stopping() {
+            if !full {
                 return Ok(false);
             }
             pace.rest(0).await;
+            if pace.is_over() {
+                break;
+            }
         }
         Ok(true)
     }
@@ -255,10 +261,13 @@ impl Recorder {
                 self.list(&mut tx, tenant, old).await?;
             }
             commit(tx).await?;
-            if !full || self.is_stopping() {
+            if !full {
                 return Ok(false);
             }
             pace.rest(0).await;
+            if pace.is_over() {
+                break;
+            }
         }
         Ok(true)
     }
