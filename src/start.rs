@@ -7,7 +7,7 @@ use crate::postgres::{Cluster, Durability, PostgresError};
 pub use crate::record::stated::HeadsEvery;
 use crate::record::{RecordError, Recorder, Rules};
 use crate::redact::{Literals, RuleError};
-use crate::retention::sweep::SweepLimits;
+use crate::retention::pace::SweepLimits;
 use crate::store::{Store, StoreError};
 pub use crate::vault::{RootSource, Survey, TenantFolder, TransitSource};
 use crate::vault::{Vault, VaultError};

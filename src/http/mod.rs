@@ -60,7 +60,7 @@ pub use serve::{Listener, UnixSocket, serve};
 use crate::anchor::Anchors;
 use crate::record::Recorder;
 use crate::retention::erasure::Finality;
-use crate::retention::sweep::SweepLimits;
+use crate::retention::pace::SweepLimits;
 use axum::body::Body;
 use axum::http::{HeaderName, Response, StatusCode, header};
 use axum::response::IntoResponse as _;

@@ -73,8 +73,8 @@ impl Erasures {
         for commit in erasure.commits.iter().flatten() {
             self.commits.entry(*commit).or_insert((index, size));
         }
-        self.tiers
-            .extend(erasure.tier.map(|tier| (index, tier, size)));
+        let tiers = erasure.whole_tiers().into_iter();
+        self.tiers.extend(tiers.map(|tier| (index, tier, size)));
     }
 
     /// Where a payload of the frame at a place is, of which it is known whether the store has it. What an entry certifies as

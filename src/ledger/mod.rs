@@ -45,6 +45,9 @@ pub enum LedgerError {
     Rewound,
 }
 
+/// Statements that one thread signs before a second one is begun: some milliseconds' work.
+const TOGETHER: usize = 64;
+
 /// How far a clock may stand still before it is an error rather than jitter, in microseconds.
 pub(crate) const CLOCK_SLACK_MICROS: i64 = 5_000_000;
 
@@ -105,7 +108,7 @@ impl Unwritten {
         Ok(self.place(tenant, predicate, bytes))
     }
 
-    /// The same of many statements whose subjects the format fixes, which are signed on all cores. Returns their indexes.
+    /// The same of many statements whose subjects the format fixes; more than a few are signed on all cores. Returns their indexes.
     pub(crate) fn push_many(
         &mut self,
         tenant: &mut LockedTenant,
@@ -119,7 +122,7 @@ impl Unwritten {
             part.iter().map(|one| key.sign(id, one, None)).collect()
         };
         let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let part = predicates.len().div_ceil(cores).max(1);
+        let part = predicates.len().div_ceil(cores).max(TOGETHER);
         let signed = thread::scope(|scope| {
             let parts = predicates.chunks(part);
             let threads: Vec<_> = parts.map(|part| scope.spawn(|| sign(part))).collect();

@@ -63,14 +63,13 @@ impl Recorder {
         finality: Finality,
     ) -> Result<(), RecordError> {
         let mut tx = self.store.snapshot(tenant).await?;
-        let row = store::erasures::find(&mut tx, id).await?;
-        let epoch = store::erasures::epoch(&mut tx, id).await?;
+        let standing = store::erasures::standing(&mut tx, id).await?;
         commit(tx).await?;
-        let row = row.ok_or_else(|| RecordError::NoErasure(id.clone()))?;
-        let (Some(removed_at), None) = (row.removed_at, row.final_at) else {
+        let standing = standing.ok_or_else(|| RecordError::NoErasure(id.clone()))?;
+        let (Some(removed_at), None) = (standing.removed_at, standing.final_at) else {
             return Ok(());
         };
-        let destroyed = match epoch {
+        let destroyed = match standing.epoch {
             Some(epoch) => self.store.destroyed_up_to(tenant, epoch).await?,
             // There was nothing to erase.
             None => Some(removed_at),
@@ -79,9 +78,12 @@ impl Recorder {
             return Ok(());
         };
         let final_at = destroyed.max(removed_at);
+        let mut tx = self.store.snapshot(tenant).await?;
+        let row = store::erasures::find(&mut tx, id).await?;
+        commit(tx).await?;
         let row = ErasureRow {
             final_at: Some(final_at),
-            ..row
+            ..row.ok_or_else(|| RecordError::NoErasure(id.clone()))?
         };
         let keys = self.keys(tenant).await?;
         let mut tx = self.store.begin(tenant).await?;

@@ -2,7 +2,7 @@
 //!
 //! | step | a crash after it leaves |
 //! |---|---|
-//! | **one transaction** with the tenant's lock and those of the runs: decided again for each; an entry of the ledger for each tier of a run, one checkpoint; the parts of the erasure, certified | what the entries name is erased for every reader; whoever looks at open erasures next goes on with the parts |
+//! | **one transaction** with the tenant's lock and those of the runs: decided again for each; an entry of the ledger for each run, one checkpoint; the parts of the erasure, certified | what the entries name is erased for every reader; whoever looks at open erasures next goes on with the parts |
 //! | the keys of all these tiers are removed, in one statement | nothing that the store has opens any of it |
 //! | their ciphertexts are removed, and the parts are done | nothing of it |
 //!
@@ -10,7 +10,7 @@
 //! tier were erased before, goes the way of every other erasure (`work`).
 
 use super::decide::{Known, Verdict};
-use super::sweep::{self, Due};
+use super::sweep;
 use super::work::METHOD;
 use crate::ledger::{self, Erasures, Unwritten, later};
 use crate::record::{RecordError, Recorder, STORE_ID, commit, offload, state_of};
@@ -40,7 +40,12 @@ pub(super) struct Round {
     pub(super) runs: u64,
     /// Payloads that were erased.
     pub(super) payloads: u64,
+    /// Since when the last run was overdue that was looked at.
+    pub(super) looked_at: Option<Timestamp>,
 }
+
+/// A run with the tiers of which nothing is left, as bits.
+type Due = (RunId, i16);
 
 /// A tier of a run that may be erased.
 struct Free {
@@ -98,6 +103,7 @@ impl Recorder {
         }
         let mut tx = self.store.begin_erasing(tenant).await?;
         expiring::by_index(&mut tx).await?;
+        expiring::lazily(&mut tx).await?;
         expiring::remove(&mut tx, tenant, &going, epoch).await?;
         // A crash before this line leaves ciphertexts that nothing opens; whoever looks at open erasures next removes them.
         commit(tx).await
@@ -115,7 +121,7 @@ impl Recorder {
         expiring::by_index(&mut tx).await?;
         // First the tenant, then the runs in the order of their ids, as everybody who needs both does.
         let mut locked = store::tenants::lock(&mut tx, tenant).await?;
-        let ids: Vec<RunId> = due.iter().map(|one| one.row.run.clone()).collect();
+        let ids: Vec<RunId> = due.iter().map(|(run, _)| run.clone()).collect();
         let (runs, _) = store::runs::lock_many(&mut tx, &Vec::from_iter(&ids)).await?;
         let known = Known::of(&mut tx, tenant, &ids).await?;
         let decided = decide(&mut tx, (&known, tenant), &runs, due).await?;
@@ -149,7 +155,7 @@ impl Recorder {
         Ok((going, parts))
     }
 
-    /// Enters an entry for each part, and writes that they are certified.
+    /// Enters an entry for each run, over all of its tiers that go, and writes that they are certified.
     async fn enter_expired(
         &self,
         tx: &mut Tx,
@@ -160,8 +166,9 @@ impl Recorder {
     ) -> Result<Vec<Going>, RecordError> {
         let mut at = ledger::next_time(locked)?;
         let mut unwritten = Unwritten::begin(locked, &self.vault).await?;
-        let (mut parts, mut said) = (Vec::new(), Vec::new());
-        let mut last: Option<RunId> = None;
+        let (mut parts, mut said): (Vec<Whole>, Vec<statement::Erasure>) = Default::default();
+        // The entry of each part among those that are said.
+        let mut entries = Vec::new();
         for free in whole {
             let run = free.permit.run();
             let (Some(Ok(row)), Some(erasure)) = (runs.get(run), round.erasures.get(&free.policy))
@@ -171,31 +178,44 @@ impl Recorder {
             if let Ok(time) = later(at, row.chain.last_at()) {
                 at = time;
             }
-            said.push(Predicate::Erasure(statement::Erasure {
-                at,
-                by: erasure.by.clone(),
-                commits: None,
-                count: free.count,
-                method: METHOD.to_owned(),
-                policy: free.policy.clone(),
-                reason: EXPIRED.to_owned(),
-                state: state_of(&row.chain),
-                tier: Some(u8::try_from(free.permit.tier()).unwrap_or(0)),
-            }));
-            round.runs += u64::from(last.as_ref() != Some(run));
+            let tier = u8::try_from(free.permit.tier()).unwrap_or(0);
             round.payloads += free.count;
-            last = Some(run.clone());
+            // Tiers of a run come one after the other, and go under one policy.
+            match said.last_mut().filter(|last| last.state.run == *run) {
+                Some(last) => add_tier(last, tier, free.count),
+                None => {
+                    round.runs += 1;
+                    said.push(statement::Erasure {
+                        at,
+                        by: erasure.by.clone(),
+                        commits: None,
+                        count: free.count,
+                        method: METHOD.to_owned(),
+                        policy: free.policy.clone(),
+                        reason: EXPIRED.to_owned(),
+                        state: state_of(&row.chain),
+                        tier: Some(tier),
+                        tiers: None,
+                    });
+                }
+            }
+            entries.push(said.len() - 1);
             parts.push(Whole {
                 erasure: erasure.id.clone(),
                 version: row.key_version.saturating_add(1),
                 count: free.count,
                 index: 0,
+                is_first: false,
                 permit: free.permit,
             });
         }
+        let said: Vec<Predicate> = said.into_iter().map(Predicate::Erasure).collect();
         let indexes = offload(usize::MAX, || unwritten.push_many(locked, &said))?;
-        for (part, index) in parts.iter_mut().zip(indexes) {
-            part.index = index;
+        let mut last = None;
+        for (part, entry) in parts.iter_mut().zip(entries) {
+            let none = || store::contradiction("ledger_entries", "idx", &locked.tenant);
+            part.index = indexes.get(entry).copied().ok_or_else(none)?;
+            part.is_first = last.replace(entry) != Some(entry);
         }
         if parts.is_empty() {
             return Ok(Vec::new());
@@ -216,6 +236,15 @@ impl Recorder {
     }
 }
 
+/// Has a certificate cover one more tier, above those that it covers.
+fn add_tier(certificate: &mut statement::Erasure, tier: u8, count: u64) {
+    let mut tiers = certificate.whole_tiers();
+    tiers.push(tier);
+    certificate.tier = None;
+    certificate.tiers = Some(tiers);
+    certificate.count += count;
+}
+
 /// What becomes of each of the runs, which are locked.
 async fn decide(
     tx: &mut Tx,
@@ -226,27 +255,24 @@ async fn decide(
     let parts = expired_parts(known, &due);
     let there = expiring::there(tx, &parts).await?;
     let erased = |run: &RunId| matches!(runs.get(run), Some(Ok(row)) if row.erased > 0);
-    let touched: Vec<RunId> = due
-        .iter()
-        .map(|one| one.row.run.clone())
-        .filter(erased)
-        .collect();
+    let touched = due.iter().map(|(run, _)| run).filter(|run| erased(run));
+    let touched: Vec<RunId> = touched.cloned().collect();
     let erasures = Erasures::of_runs(tx, tenant, &touched).await?;
     let mut decided = Decided::default();
-    for one in due {
-        let run = one.row.run;
+    for (run, done_before) in due {
         let (Some(fate), Some(row)) = (known.fate(&run), runs.get(&run)) else {
+            decided.rows.push(sweep::unknown(known, run, done_before));
             continue;
         };
         let row = match row {
             Ok(row) => row,
             Err(error) => {
                 tracing::error!(%run, %error, "what expired of a run cannot be erased");
-                decided.rows.extend(later_row(known, run, one.row.done));
+                decided.rows.extend(later_row(known, run, done_before));
                 continue;
             }
         };
-        let (mut done, mut waits) = (one.row.done, false);
+        let (mut done, mut waits) = (done_before, false);
         for tier in fate.expired(known.now).map(|one| i16::from(one.tier)) {
             let count = there.get(&(run.clone(), tier)).map(|there| there.payloads);
             let Some(count) = count.filter(|_| done & (1 << tier) == 0) else {
@@ -286,13 +312,13 @@ async fn decide(
 /// The tiers of runs that expired, but for those of which nothing is left.
 fn expired_parts(known: &Known, due: &[Due]) -> Vec<(RunId, i16)> {
     let mut parts = Vec::new();
-    for one in due {
-        let Some(fate) = known.fate(&one.row.run) else {
+    for (run, done) in due {
+        let Some(fate) = known.fate(run) else {
             continue;
         };
         for expiry in fate.expired(known.now) {
-            if one.row.done & (1_i16 << expiry.tier) == 0 {
-                parts.push((one.row.run.clone(), i16::from(expiry.tier)));
+            if done & (1_i16 << expiry.tier) == 0 {
+                parts.push((run.clone(), i16::from(expiry.tier)));
             }
         }
     }

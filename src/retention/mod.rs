@@ -13,6 +13,7 @@ pub(crate) mod flag;
 pub(crate) mod hold;
 mod listing;
 pub(crate) mod order;
+pub mod pace;
 pub mod policies;
 pub mod policy;
 pub mod presets;

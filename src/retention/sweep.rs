@@ -5,6 +5,7 @@
 
 use super::decide::Known;
 use super::expire::Round;
+use super::pace::{Pace, SweepLimits};
 use super::policies;
 use super::term::When;
 use crate::access::Caller;
@@ -22,33 +23,8 @@ const TOGETHER: u32 = 500;
 const LISTED: u32 = 1_000;
 /// Pages of the list of one round: other erasures of the tenant wait for its end.
 const PAGES: u32 = 20;
-/// Into how many pages a second what may be erased in it is cut.
-const PAGES_PER_SECOND: u64 = 50;
 /// When a run is looked at again of which more may become due than can be known now: one that is open, or held.
 const AGAIN_MICROS: i64 = 3_600_000_000;
-
-/// What bounds the load of the sweeper.
-#[derive(Clone, Copy, Debug)]
-pub struct SweepLimits {
-    /// Payloads a second that are erased at most, all in all; 0 for as many as go.
-    pub payloads_per_second: u64,
-}
-
-impl SweepLimits {
-    /// As many as go.
-    pub const NONE: Self = Self {
-        payloads_per_second: 0,
-    };
-
-    /// Runs that are looked at together: of few payloads a second small pages, since agents wait while a page is erased.
-    fn together(self) -> u32 {
-        match u32::try_from(self.payloads_per_second / PAGES_PER_SECOND) {
-            Ok(0) if self.payloads_per_second > 0 => 1,
-            Ok(runs) if runs > 0 => runs.min(TOGETHER),
-            _ => TOGETHER,
-        }
-    }
-}
 
 /// How far the sweeper of a tenant is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -160,18 +136,23 @@ impl Recorder {
     }
 
     async fn round(&self, tenant: &TenantId, limits: SweepLimits) -> Result<Swept, RecordError> {
-        let listing = self.list_some(tenant).await?;
-        let renewing = self.list_again(tenant).await?;
+        let mut pace = Pace::of(self, limits);
+        let listing = self.list_some(tenant, &mut pace).await?;
+        let renewing = self.list_again(tenant, &mut pace).await?;
         let (begun_at, mut round) = (self.store.now().await?, Round::default());
         let (mut busy, mut full) = (Duration::ZERO, true);
-        let mut going = Vec::new();
-        let together = limits.together();
-        for _ in 0..PAGES * TOGETHER / together {
-            let (begun, before) = (Instant::now(), round.payloads);
-            // While the last page is destroyed the next one is certified.
+        let (mut going, mut left) = (Vec::new(), PAGES * TOGETHER);
+        while left > 0 && full {
+            let (before, together) = (round.payloads, pace.page(TOGETHER).min(left));
+            left -= together;
             let destroying = self.destroy(tenant, std::mem::take(&mut going));
-            let (destroyed, looked) =
-                tokio::join!(destroying, self.look(tenant, &mut round, together));
+            let looking = self.look(tenant, &mut round, together);
+            let (destroyed, looked) = if pace.is_calm {
+                (destroying.await, looking.await)
+            } else {
+                // While the last page is destroyed the next one is certified.
+                tokio::join!(destroying, looking)
+            };
             (full, going) = match destroyed.and(looked) {
                 Ok(looked) => looked,
                 Err(error) => {
@@ -180,12 +161,10 @@ impl Recorder {
                     return Err(error);
                 }
             };
-            busy += begun.elapsed();
-            if !full || self.is_stopping() {
+            busy += pace.rest(round.payloads - before).await;
+            if pace.is_over() {
                 break;
             }
-            let payloads = round.payloads - before;
-            tokio::time::sleep(rest(payloads, limits, begun.elapsed())).await;
         }
         let begun = Instant::now();
         self.destroy(tenant, going).await?;
@@ -212,11 +191,19 @@ impl Recorder {
         let now = self.store.now().await?;
         let mut tx = self.store.begin(tenant).await?;
         store::expiring::by_index(&mut tx).await?;
-        let listed = store::sweeping::to_look_at(&mut tx, tenant, now, together).await?;
+        let since = (round.looked_at, now);
+        let listed = store::sweeping::to_look_at(&mut tx, tenant, since, together).await?;
         let full = listed.len() == together as usize;
-        // Without the tenant's lock first: of most of what is looked at again nothing is due.
-        let (rows, due) = assessed(&mut tx, tenant, listed).await?;
-        store::sweeping::note(&mut tx, tenant, &rows).await?;
+        round.looked_at = listed.last().map(|last| last.look_at);
+        // What their rows say is due is decided under the locks, and of the others that nothing is due is seen without them.
+        let (due, rest): (Vec<_>, Vec<_>) = listed.into_iter().partition(|one| one.is_due);
+        let mut due: Vec<_> = due.into_iter().map(|one| (one.run, one.done)).collect();
+        if !rest.is_empty() {
+            let rest = rest.into_iter().map(|one| (one.run, one.done)).collect();
+            let (rows, more) = assessed(&mut tx, tenant, rest).await?;
+            store::sweeping::note(&mut tx, tenant, &rows).await?;
+            due.extend(more.into_iter().map(|row| (row.run, row.done)));
+        }
         commit(tx).await?;
         if due.is_empty() {
             return Ok((full, Vec::new()));
@@ -225,12 +212,15 @@ impl Recorder {
     }
 
     /// Lists runs that have no row yet; whether there are more.
-    async fn list_some(&self, tenant: &TenantId) -> Result<bool, RecordError> {
-        for _ in 0..PAGES {
+    async fn list_some(&self, tenant: &TenantId, pace: &mut Pace) -> Result<bool, RecordError> {
+        let mut left = PAGES * LISTED;
+        while left > 0 {
+            let together = pace.page(LISTED).min(left);
+            left -= together;
             let mut tx = self.store.begin(tenant).await?;
             store::expiring::by_index(&mut tx).await?;
             let sweep = store::sweeping::sweep(&mut tx, tenant).await?;
-            let new = store::sweeping::unlisted(&mut tx, tenant, sweep.listed, LISTED).await?;
+            let new = store::sweeping::unlisted(&mut tx, tenant, sweep.listed, together).await?;
             let Some((last, _)) = new.last() else {
                 return Ok(false);
             };
@@ -238,34 +228,45 @@ impl Recorder {
                 listed: *last,
                 ..sweep
             };
-            let full = new.len() == LISTED as usize;
+            let full = new.len() == together as usize;
             let runs = new.into_iter().map(|(_, run)| (run, 0)).collect();
             self.list(&mut tx, tenant, runs).await?;
             store::sweeping::update_sweep(&mut tx, tenant, &row).await?;
             // A crash before this line leaves them to be listed again.
             commit(tx).await?;
-            if !full || self.is_stopping() {
+            if !full {
                 return Ok(false);
+            }
+            pace.rest(0).await;
+            if pace.is_over() {
+                break;
             }
         }
         Ok(true)
     }
 
     /// Lists runs again whose rows are of an older version of the policy; whether there are more.
-    async fn list_again(&self, tenant: &TenantId) -> Result<bool, RecordError> {
-        for _ in 0..PAGES {
+    async fn list_again(&self, tenant: &TenantId, pace: &mut Pace) -> Result<bool, RecordError> {
+        let mut left = PAGES * LISTED;
+        while left > 0 {
+            let together = pace.page(LISTED).min(left);
+            left -= together;
             let mut tx = self.store.begin(tenant).await?;
             store::expiring::by_index(&mut tx).await?;
             let versions = policies::versions(&mut tx, tenant).await?;
             let version = versions.last().map_or(0, |last| last.version);
-            let old = store::sweeping::outdated(&mut tx, tenant, version, LISTED).await?;
-            let full = old.len() == LISTED as usize;
+            let old = store::sweeping::outdated(&mut tx, tenant, version, together).await?;
+            let full = old.len() == together as usize;
             if !old.is_empty() {
                 self.list(&mut tx, tenant, old).await?;
             }
             commit(tx).await?;
-            if !full || self.is_stopping() {
+            if !full {
                 return Ok(false);
+            }
+            pace.rest(0).await;
+            if pace.is_over() {
+                break;
             }
         }
         Ok(true)
@@ -279,7 +280,7 @@ impl Recorder {
         runs: Vec<(RunId, i16)>,
     ) -> Result<(), RecordError> {
         let (mut rows, due) = assessed(tx, tenant, runs).await?;
-        rows.extend(due.into_iter().map(|one| one.row));
+        rows.extend(due);
         Ok(store::sweeping::note(tx, tenant, &rows).await?)
     }
 
@@ -306,25 +307,12 @@ impl Recorder {
     }
 }
 
-/// How long is waited after so many payloads.
-fn rest(payloads: u64, limits: SweepLimits, worked: Duration) -> Duration {
-    let Some(micros) = (payloads * 1_000_000).checked_div(limits.payloads_per_second) else {
-        return Duration::ZERO;
-    };
-    Duration::from_micros(micros).saturating_sub(worked)
-}
-
-/// A run of which something is due, with its row as it was found.
-pub(super) struct Due {
-    pub(super) row: WorkRow,
-}
-
 /// The rows of runs as they have to be: of those of which nothing is due, and of those of which something is.
 async fn assessed(
     tx: &mut store::Tx,
     tenant: &TenantId,
     listed: Vec<(RunId, i16)>,
-) -> Result<(Vec<WorkRow>, Vec<Due>), RecordError> {
+) -> Result<(Vec<WorkRow>, Vec<WorkRow>), RecordError> {
     let runs: Vec<RunId> = listed.iter().map(|(run, _)| run.clone()).collect();
     let known = Known::of(tx, tenant, &runs).await?;
     let (mut rows, mut due) = (Vec::new(), Vec::new());
@@ -333,7 +321,7 @@ async fn assessed(
         if row.due.is_none_or(|at| at > known.now) {
             rows.push(row);
         } else if known.has_free(&row.run, done) {
-            due.push(Due { row });
+            due.push(row);
         } else {
             // All that is due is held. Whoever releases it has it looked at.
             let look_at = Some(again(known.now));
@@ -367,7 +355,7 @@ pub(super) fn row(known: &Known, run: RunId, done: i16) -> Option<WorkRow> {
 }
 
 /// The row of a run of which it cannot be told what becomes of it: it is looked at again, and the log says why.
-fn unknown(known: &Known, run: RunId, done: i16) -> WorkRow {
+pub(super) fn unknown(known: &Known, run: RunId, done: i16) -> WorkRow {
     WorkRow {
         run,
         due: None,
@@ -382,27 +370,4 @@ fn unknown(known: &Known, run: RunId, done: i16) -> WorkRow {
 pub(super) fn again(now: Timestamp) -> Timestamp {
     let then = Timestamp::from_micros(now.micros().saturating_add(AGAIN_MICROS));
     then.unwrap_or(now)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn few_payloads_a_second_go_in_small_pages() {
-        for (payloads_per_second, runs) in [
-            (0, 500),
-            (1, 1),
-            (49, 1),
-            (2_000, 40),
-            (20_000, 400),
-            (1_000_000, 500),
-            (u64::MAX, 500),
-        ] {
-            let limits = SweepLimits {
-                payloads_per_second,
-            };
-            assert_eq!(limits.together(), runs, "{payloads_per_second}");
-        }
-    }
 }

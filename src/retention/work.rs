@@ -320,6 +320,7 @@ impl Recorder {
                 reason: erasure.reason.clone(),
                 state: state_of(&row.chain),
                 tier: all.then(|| u8::try_from(part.tier).unwrap_or(0)),
+                tiers: None,
             };
             let entry = Predicate::Erasure(entry);
             let entry =

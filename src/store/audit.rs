@@ -522,10 +522,13 @@ impl Reader {
     /// The database does not answer.
     pub(crate) async fn erasing(&mut self, run: &RunId) -> Result<Vec<i16>, StoreError> {
         Ok(
-            sqlx::query_scalar("select tier from erasure_parts where run = $1 and not removed")
-                .bind(Uuid::from(run))
-                .fetch_all(&mut self.connection)
-                .await?,
+            sqlx::query_scalar(
+                "select erasure_parts.tier from erasures join erasure_parts on erasure = id
+                 where final_at is null and removed_at is null and erasure_parts.run = $1 and not removed",
+            )
+            .bind(Uuid::from(run))
+            .fetch_all(&mut self.connection)
+            .await?,
         )
     }
 

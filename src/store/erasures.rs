@@ -244,10 +244,13 @@ pub(crate) async fn list(
     rows.iter().map(read).collect()
 }
 
-/// Erasures that are not final, oldest first.
+/// Erasures that are not final, oldest first, without their counts: what expired may have many parts, and this is asked for again
+/// and again.
 pub(crate) async fn open(tx: &mut Tx, tenant: &TenantId) -> Result<Vec<ErasureRow>, StoreError> {
-    let sql = format!("{SELECT} where tenant = $1 and final_at is null order by id limit 1000");
-    let rows = sqlx::query(sqlx::AssertSqlSafe(sql))
+    let sql =
+        "select *, 0::bigint as parts, 0::bigint as done, 0::bigint as count, 0::bigint as entries
+         from erasures where tenant = $1 and final_at is null order by id limit 1000";
+    let rows = sqlx::query(sql)
         .bind(tenant.as_str())
         .fetch_all(&mut **tx)
         .await?;
@@ -362,8 +365,8 @@ pub(crate) async fn settle(tx: &mut Tx, id: &RunId, held: Option<&str>) -> Resul
     sqlx::query(
         "update erasures set held = $2,
            keys_destroyed_at = coalesce(keys_destroyed_at, case when parts.keys then clock_timestamp() end),
-           removed_at = coalesce(removed_at, case when parts.removed then clock_timestamp() end)
-         from (select coalesce(bool_and(keys_destroyed), true) as keys, coalesce(bool_and(removed), true) as removed
+           removed_at = coalesce(removed_at, case when parts.removed then clock_timestamp() end), epoch = parts.epoch
+         from (select coalesce(bool_and(keys_destroyed), true) as keys, coalesce(bool_and(removed), true) as removed, max(epoch) as epoch
            from erasure_parts where erasure = $1) as parts
          where id = $1",
     )
@@ -374,14 +377,26 @@ pub(crate) async fn settle(tx: &mut Tx, id: &RunId, held: Option<&str>) -> Resul
     Ok(())
 }
 
-/// The newest epoch that may have wrapped a key of an erasure; `None` where it had no part.
-pub(crate) async fn epoch(tx: &mut Tx, id: &RunId) -> Result<Option<i32>, StoreError> {
-    Ok(
-        sqlx::query_scalar("select max(epoch) from erasure_parts where erasure = $1")
+/// What there is to be known of an erasure before it can be final.
+pub(crate) struct Standing {
+    pub(crate) removed_at: Option<Timestamp>,
+    pub(crate) final_at: Option<Timestamp>,
+    /// The newest epoch that may have wrapped a key of it, once all is removed; `None` where it had no part.
+    pub(crate) epoch: Option<i32>,
+}
+
+/// How an erasure stands; `None` where there is no such one.
+pub(crate) async fn standing(tx: &mut Tx, id: &RunId) -> Result<Option<Standing>, StoreError> {
+    let row: Option<(Option<Time>, Option<Time>, Option<i32>)> =
+        sqlx::query_as("select removed_at, final_at, epoch from erasures where id = $1")
             .bind(id.to_string())
-            .fetch_one(&mut **tx)
-            .await?,
-    )
+            .fetch_optional(&mut **tx)
+            .await?;
+    Ok(row.map(|(removed_at, final_at, epoch)| Standing {
+        removed_at: removed_at.map(|at| at.0),
+        final_at: final_at.map(|at| at.0),
+        epoch,
+    }))
 }
 
 /// Writes that an erasure is final.

@@ -7,7 +7,7 @@ use super::{Store, StoreError, Tx, contradiction, signed, unsigned};
 use onrecord_core::id::{RunId, TenantId};
 use std::collections::HashMap;
 
-/// A tier of a run that is certified by one entry of the ledger, as a whole.
+/// A tier of a run that is certified by an entry of the ledger, as a whole.
 pub(crate) struct Whole {
     pub(crate) permit: Permit,
     /// The erasure that it is a part of.
@@ -18,6 +18,8 @@ pub(crate) struct Whole {
     pub(crate) count: u64,
     /// Index of the entry.
     pub(crate) index: u64,
+    /// Whether it is the first of the tiers that the entry is about: with that part the entry is counted.
+    pub(crate) is_first: bool,
 }
 
 /// The same, once that is written: what the next steps destroy.
@@ -49,6 +51,14 @@ pub(crate) async fn by_index(tx: &mut Tx) -> Result<(), StoreError> {
     )
     .execute(&mut **tx)
     .await?;
+    Ok(())
+}
+
+/// Has the transaction's commit wait for no disk. A power cut soon after it undoes it, as a crash before it would.
+pub(crate) async fn lazily(tx: &mut Tx) -> Result<(), StoreError> {
+    sqlx::query("set local synchronous_commit = off")
+        .execute(&mut **tx)
+        .await?;
     Ok(())
 }
 
@@ -95,9 +105,9 @@ pub(crate) async fn certified(
 ) -> Result<Vec<Going>, StoreError> {
     sqlx::query(
         "insert into erasure_parts (erasure, tenant, run, tier, key_version, count, entries, certified)
-         select erasure, $1, run, tier, version, count, array[idx], true
-         from unnest($2::text[], $3::uuid[], $4::smallint[], $5::smallint[], $6::bigint[], $7::bigint[])
-           as new (erasure, run, tier, version, count, idx)",
+         select erasure, $1, run, tier, version, count, case when first then array[idx] else '{}' end, true
+         from unnest($2::text[], $3::uuid[], $4::smallint[], $5::smallint[], $6::bigint[], $7::bigint[], $8::boolean[])
+           as new (erasure, run, tier, version, count, idx, first)",
     )
     .bind(tenant.as_str())
     .bind(column!(parts, part => part.erasure.to_string()))
@@ -106,6 +116,7 @@ pub(crate) async fn certified(
     .bind(column!(parts, part => part.version))
     .bind(column!(parts, part => signed(part.count)))
     .bind(column!(parts, part => signed(part.index)))
+    .bind(column!(parts, part => part.is_first))
     .execute(&mut **tx)
     .await?;
     sqlx::query(

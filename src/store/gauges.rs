@@ -29,8 +29,9 @@ pub(crate) async fn read(tx: &mut Tx, tenant: &TenantId) -> Result<Gauges, Store
            (select count(*) from runs left join run_heads using (run)
              where runs.tenant = $1 and sealed_at is null and runs.size > coalesce(run_heads.size, 1)) as unstated_runs,
            (select count(*) from holds where tenant = $1 and released_index is null) as holds,
-           (select count(*) from erasure_parts where tenant = $1 and not removed) as erasing,
-           (select count(*) from run_retention where tenant = $1 and look_at <= clock_timestamp() and due <= clock_timestamp()) as expired_runs
+           (select count(*) from erasures join erasure_parts on erasure = id
+             where erasures.tenant = $1 and final_at is null and removed_at is null and not removed) as erasing,
+           (select count(*) from run_retention where tenant = $1 and look_at <= clock_timestamp() and look_at < 'infinity' and due <= clock_timestamp()) as expired_runs
          from tenants where tenant = $1",
     )
     .bind(tenant.as_str())

@@ -305,8 +305,14 @@ pub(crate) async fn erasures_of(
     tenant: &TenantId,
     runs: &[RunId],
 ) -> Result<Vec<(RunId, u64, Vec<u8>)>, StoreError> {
+    if runs.is_empty() {
+        return Ok(Vec::new());
+    }
+    // Of each run by itself: asked for in the order of the ledger, PostgreSQL would read the ledger.
     let rows = sqlx::query(
-        "select run, idx, bytes from ledger_entries where tenant = $1 and run = any($2) and name = 'erasure' order by idx",
+        "select wanted.run, idx, bytes from unnest($2::uuid[]) as wanted (run), lateral (
+           select idx, bytes from ledger_entries
+           where tenant = $1 and ledger_entries.run = wanted.run and name = 'erasure' order by idx offset 0) as found",
     )
     .bind(tenant.as_str())
     .bind(runs.iter().map(Uuid::from).collect::<Vec<_>>())

@@ -134,22 +134,42 @@ pub(crate) async fn outdated(
     Ok(with_done(rows))
 }
 
-/// Runs that are to be looked at, the most overdue first, with what their rows say is done.
+/// A run that is to be looked at, as its row has it.
+pub(crate) struct Listed {
+    pub(crate) run: RunId,
+    pub(crate) done: i16,
+    /// Whether something of it expired, by the row.
+    pub(crate) is_due: bool,
+    pub(crate) look_at: Timestamp,
+}
+
+/// Runs that are to be looked at, the most overdue first, from one that is overdue since `from`.
 pub(crate) async fn to_look_at(
     tx: &mut Tx,
     tenant: &TenantId,
-    now: Timestamp,
+    (from, now): (Option<Timestamp>, Timestamp),
     limit: u32,
-) -> Result<Vec<(RunId, i16)>, StoreError> {
-    let rows: Vec<(Uuid, i16)> = sqlx::query_as(
-        "select run, done from run_retention where tenant = $1 and look_at <= $2 order by look_at limit $3",
+) -> Result<Vec<Listed>, StoreError> {
+    // `from` saves reading what this round has done: it is in the index until somebody cleans up. `infinity` is what the index
+    // leaves out.
+    let rows: Vec<(Uuid, i16, bool, Time)> = sqlx::query_as(
+        "select run, done, due <= $2, look_at from run_retention
+         where tenant = $1 and look_at <= $2 and look_at < 'infinity' and look_at >= coalesce($4, '-infinity')
+         order by look_at limit $3",
     )
     .bind(tenant.as_str())
     .bind(Time(now))
     .bind(i64::from(limit))
+    .bind(from.map(Time))
     .fetch_all(&mut **tx)
     .await?;
-    Ok(with_done(rows))
+    let read = |(run, done, is_due, look_at): (Uuid, i16, bool, Time)| Listed {
+        run: run.into(),
+        done,
+        is_due,
+        look_at: look_at.0,
+    };
+    Ok(rows.into_iter().map(read).collect())
 }
 
 fn with_done(rows: Vec<(Uuid, i16)>) -> Vec<(RunId, i16)> {
@@ -230,7 +250,7 @@ pub(crate) async fn backlog(
     now: Timestamp,
 ) -> Result<(u64, Option<Timestamp>), StoreError> {
     let row = sqlx::query(
-        "select count(*) as due, min(due) as since from run_retention where tenant = $1 and look_at <= $2 and due <= $2",
+        "select count(*) as due, min(due) as since from run_retention where tenant = $1 and look_at <= $2 and look_at < 'infinity' and due <= $2",
     )
     .bind(tenant.as_str())
     .bind(Time(now))

@@ -31,6 +31,9 @@ import verify
 from check_vectors import hkdf
 
 START_SECONDS = 120
+# What the last run has of tiers 2 and 3 expires with its seal: one certificate for both.
+POLICY = {"schedules": [{"name": "window", "tiers": {
+    "2": {"trigger": "sealed", "ceiling_days": 0}, "3": {"trigger": "sealed", "ceiling_days": 0}}}], "default": "window"}
 HOLDS = 130  # set and released, so that the ledger has more entries than a tile
 
 
@@ -101,6 +104,13 @@ class Api:
         return answer
 
 
+def expire(api: Api) -> None:
+    """Has everything expire, and be erased."""
+    api.fine("PUT", "/v1/retention/policy", POLICY)
+    while api.post("/v1/retention/sweep")["more"]:
+        pass
+
+
 def story(api: Api, folder: Path) -> None:
     def export(name: str, path: str) -> None:
         (folder / name).write_bytes(api.get(path))
@@ -132,6 +142,8 @@ def story(api: Api, folder: Path) -> None:
     for number in range(HOLDS):
         hold = api.post("/v1/holds", {"matter": f"case-{number + 2}", "run": after})["hold"]
         api.post(f"/v1/holds/{hold}/release")
+    expire(api)
+    export("expired.tar", f"/v1/runs/{after}/export?purpose=review")
     export("ledger.tar", "/v1/ledger/archive")
     export("trust.txt", "/v1/trust")
     ledger = json.loads(api.get("/v1/ledger"))

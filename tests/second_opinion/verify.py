@@ -573,7 +573,8 @@ class History:
         for proof, statement in self.entries:
             if proof.index == line["index"] and statement.name == "erasure":
                 said, tier = statement.predicate, line["payload"]["tier"]
-                covered = said["tier"] == tier if "tier" in said else line["commit"] in said["commits"]
+                tiers = said.get("tiers", [said["tier"]] if "tier" in said else [])
+                covered = tier in tiers or line["commit"] in said.get("commits", [])
                 return covered and line["seq"] < said["size"]
         return False
 
@@ -1044,6 +1045,7 @@ MEMBERS: dict[str, Rule] = {
     "outcome": one_of(*OUTCOMES, "unknown"), "completeness": one_of("full", "sampled", "interrupted"),
     "ledger": object_of(more=True, origin=is_origin, open_index=is_natural), "previous": is_run_hash,
     "role": is_str, "keyid": is_hex, "spki": is_base64, "tier": is_tier, "commits": list_of(is_hex, 1), "with": is_actor,
+    "tiers": lambda value: list_of(is_tier, 2)(value) and sorted(set(value)) == value,
     "count": is_natural, "entries": is_natural, "version": is_natural, "erasure": is_ulid,
     "decision": one_of("promoted", "rejected"), "evidence": list_of(is_run_hash), "scope": one_of("run"),
     **dict.fromkeys("matter method policy reason purpose release flag incident resource".split(), is_str),
@@ -1065,8 +1067,8 @@ def of_run_or_tenant(said: Json, name: str, digest: str) -> bool:
     return of_run(said, name, digest) if "run" in said else (name, digest) == (tenant, sha256(tenant.encode()).hex())
 def of_key(said: Json, name: str, digest: str) -> bool:
     return name == digest == said["keyid"] == sha256(base64.b64decode(said["spki"])).hex()
-def of_run_and_one(one: str) -> Callable[..., bool]:
-    return lambda said, *subject: of_run(said, *subject) and (one in said) != ("commits" in said)
+def of_run_and_one(*others: str) -> Callable[..., bool]:
+    return lambda said, *subject: of_run(said, *subject) and sum(one in said for one in ("commits", *others)) == 1
 
 RUN_STATEMENTS = "run-open run-head run-seal hold flag erasure access export".split()
 STATE, always = "run size head root ", lambda *_: True
@@ -1081,7 +1083,7 @@ PREDICATE_RULES: dict[str, tuple[dict[str, Rule], Callable[..., bool]]] = {
     "key": (members("action role keyid spki at reason?", action=one_of("added", "revoked"), role=KEY_ROLES), of_key),
     "hold": (members("action matter reason? run? by with? at", action=one_of("set", "released")), of_run_or_tenant),
     "flag": (members("action flag incident? reason? run by at", action=one_of("set", "cleared")), of_run),
-    "erasure": (members(STATE + "tier? commits? count method policy reason by at"), of_run_and_one("tier")),
+    "erasure": (members(STATE + "tier? tiers? commits? count method policy reason by at"), of_run_and_one("tier", "tiers")),
     "disposal": (members(
         "erasure scope count entries policy reason by at requested_at keys_destroyed_at? removed_at? final_at?"
         " backups_dead_at?", scope=one_of("payloads", "subject", "tier", "tenant", "expiry"),

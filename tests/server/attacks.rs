@@ -652,6 +652,7 @@ async fn erasures_under_a_hold_and_keys_after_their_end_are_seen_in_the_ledger()
         reason: "r".to_owned(),
         state: sealed.state,
         tier: Some(2),
+        tiers: None,
     };
     entries.push(operator.sign(&Predicate::Erasure(erasure), None));
     operator.put_ledger(entries).await;

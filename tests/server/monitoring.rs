@@ -227,6 +227,7 @@ async fn what_the_entries_say_is_held_against_the_rules() {
                     reason: "r".to_owned(),
                     state: state(1, 2),
                     tier: Some(2),
+                    tiers: None,
                 }));
             }),
         ),

@@ -89,7 +89,8 @@ async fn cost(
     (after.0 - before.0, after.1 - before.1)
 }
 
-async fn settle(sql: &mut PgConnection) {
+/// Has all sessions of servers end, so that what they read is counted.
+pub(crate) async fn settle(sql: &mut PgConnection) {
     let sessions = "select pid from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and application_name = 'onrecord'";
     let pids: Vec<i32> = sqlx::query_scalar(sessions)
         .fetch_all(&mut *sql)

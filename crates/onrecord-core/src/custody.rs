@@ -171,10 +171,9 @@ impl Custody {
                 (what, Some(&flag.by), detail)
             }
             Predicate::Erasure(erasure) => {
-                let of = match erasure.tier {
-                    Some(tier) => format!("tier {tier}, {}", payloads(erasure.count)),
-                    None => payloads(erasure.count),
-                };
+                let tiers = erasure.whole_tiers();
+                let tiers = tiers.iter().map(|tier| format!("tier {tier}, "));
+                let of = format!("{}{}", tiers.collect::<String>(), payloads(erasure.count));
                 let detail = format!(
                     "{of}, under policy {}, for: {}",
                     erasure.policy, erasure.reason

@@ -440,7 +440,7 @@ impl Lines {
             index,
             Certificate {
                 size: said.state.size,
-                tier: said.tier,
+                tiers: said.whole_tiers(),
                 commits,
             },
         );

@@ -48,7 +48,7 @@ enum Opened {
 pub(crate) struct Certificate {
     /// Frames below.
     pub size: u64,
-    pub tier: Option<u8>,
+    pub tiers: Vec<u8>,
     /// Sorted.
     pub commits: Vec<Hash>,
 }
@@ -400,7 +400,7 @@ impl Ledger {
 impl Certificate {
     fn covers(&self, record: &Record) -> bool {
         record.seq < self.size
-            && (self.tier == Some(record.tier)
+            && (self.tiers.contains(&record.tier)
                 || self.commits.binary_search(&record.commit).is_ok())
     }
 }

@@ -330,12 +330,24 @@ fn a_word_has_one_spelling() {
 }
 
 #[test]
-fn a_certificate_names_a_tier_or_payloads_and_no_null() {
+fn a_certificate_names_tiers_or_payloads_and_no_null() {
     let run = Run::new(|_| ());
     for (more, expected) in [
         (json!({"commits": [run.commit]}), Code::Verified),
         (
             json!({"commits": [run.commit], "tier": null}),
+            Code::Statement,
+        ),
+        (json!({"tiers": [0, 1, 3]}), Code::Verified),
+        (json!({"tiers": [2, 3]}), Code::ErasureUncertified),
+        (json!({"tiers": []}), Code::Statement),
+        (json!({"tiers": [1]}), Code::Statement),
+        (json!({"tiers": [2, 1]}), Code::Statement),
+        (json!({"tiers": [1, 1]}), Code::Statement),
+        (json!({"tiers": [1, 4]}), Code::Statement),
+        (json!({"tier": 1, "tiers": [1, 2]}), Code::Statement),
+        (
+            json!({"commits": [run.commit], "tiers": [1, 2]}),
             Code::Statement,
         ),
     ] {

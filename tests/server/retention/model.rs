@@ -443,13 +443,13 @@ async fn compare(model: &Model, server: &Server) {
         commits
     };
     assert_eq!(left, of(true), "what is left");
-    let gone: Vec<(String, i64)> = sqlx::query_as(
-        "select encode(commit, 'hex'), ledger_index from erased_payloads order by 1",
+    let gone: Vec<(String, i64, i16)> = sqlx::query_as(
+        "select encode(commit, 'hex'), ledger_index, tier from erased_payloads order by 1",
     )
     .fetch_all(&mut sql)
     .await
     .unwrap();
-    let commits: Vec<String> = gone.iter().map(|(commit, _)| commit.clone()).collect();
+    let commits: Vec<String> = gone.iter().map(|(commit, ..)| commit.clone()).collect();
     assert_eq!(commits, of(false), "what is gone");
     let entries: Vec<(i64, Vec<u8>)> =
         sqlx::query_as("select idx, bytes from ledger_entries where name = 'erasure'")
@@ -462,19 +462,21 @@ async fn compare(model: &Model, server: &Server) {
         let Ok(Some(Predicate::Erasure(erasure))) = signed.predicate() else {
             panic!("entry {index} is no erasure");
         };
-        let certified = gone.iter().filter(|(_, by)| *by == index).count();
+        let certified = gone.iter().filter(|(_, by, _)| *by == index).count();
         assert_eq!(
             certified as u64, erasure.count,
             "each payload in one certificate"
         );
-        let run = erasure.state.run.to_string();
-        said.push((
-            run,
-            erasure.tier.unwrap(),
-            erasure.policy,
-            erasure.reason,
-            erasure.count,
-        ));
+        for tier in erasure.whole_tiers() {
+            let of_tier = |one: &&(String, i64, i16)| one.1 == index && one.2 == i16::from(tier);
+            said.push((
+                erasure.state.run.to_string(),
+                tier,
+                erasure.policy.clone(),
+                erasure.reason.clone(),
+                gone.iter().filter(of_tier).count() as u64,
+            ));
+        }
     }
     said.sort();
     let mut expected = model.entries.clone();

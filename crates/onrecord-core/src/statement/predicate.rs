@@ -305,13 +305,41 @@ pub struct Erasure {
     /// Frames below this size are covered.
     #[serde(flatten)]
     pub state: State,
-    /// All payloads of this tier, unless single ones.
+    /// All payloads of this tier, unless of several or single ones.
     #[serde(
         default,
         deserialize_with = "present",
         skip_serializing_if = "Option::is_none"
     )]
     pub tier: Option<u8>,
+    /// All payloads of these tiers, which are at least two, ascending.
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub tiers: Option<Vec<u8>>,
+}
+
+impl Erasure {
+    /// The tiers of which all payloads are erased, ascending; none where single ones are.
+    pub fn whole_tiers(&self) -> Vec<u8> {
+        let tiers = self.tiers.iter().flatten().copied();
+        self.tier.into_iter().chain(tiers).collect()
+    }
+
+    /// Whether it names either tiers or single payloads, in the one way there is for each.
+    fn fits(&self) -> bool {
+        let said = [
+            self.tier.is_some(),
+            self.tiers.is_some(),
+            self.commits.is_some(),
+        ];
+        let several = self.tiers.as_deref();
+        said.into_iter().filter(|said| *said).count() == 1
+            && self.whole_tiers().iter().all(|tier| *tier <= 3)
+            && several.is_none_or(|tiers| tiers.len() > 1 && tiers.is_sorted_by(|a, b| a < b))
+    }
 }
 
 /// `disposal`: how far an erasure is, over the list of the ledger's entries that certify it.
@@ -690,10 +718,7 @@ impl Predicate {
             Self::Key(key) => STANDARD
                 .decode(&key.spki)
                 .is_ok_and(|der| Hash::of(&[&der]) == key.keyid),
-            Self::Erasure(erasure) => {
-                erasure.tier.is_some() != erasure.commits.is_some()
-                    && erasure.tier.is_none_or(|tier| tier <= 3)
-            }
+            Self::Erasure(erasure) => erasure.fits(),
             Self::Access(access) => {
                 access.scope.is_some() != access.commits.is_some()
                     && access.scope.as_deref().is_none_or(|scope| scope == "run")
