@@ -9,7 +9,7 @@ use super::request::purpose;
 use super::saved_queries;
 use crate::access::{self, AccessError, Caller, READERS};
 use crate::query::format::{self, Format, Writer};
-use crate::query::{Key, Order, Page, Resource, Search};
+use crate::query::{Effort, Key, Order, Page, Resource, Search};
 use crate::record::query::Question;
 use crate::record::read::ListRequest;
 use crate::record::{RecordError, Recorder, offload};
@@ -165,7 +165,9 @@ pub(super) async fn answer(
     if let Some(format) = format {
         return file(app, caller, search, format).await;
     }
-    let found = search.page(recorder, &caller, after, limit).await?;
+    let found = search
+        .page(recorder, &caller, after, (limit, app.effort))
+        .await?;
     let next = search.next(recorder, &caller, &found).await?;
     Ok((PAGE, page(found, next)?).into_response())
 }
@@ -200,7 +202,9 @@ async fn file(
 ) -> Result<Response, Problem> {
     let place = app.streams.places.clone().try_acquire_owned();
     let place = place.map_err(|_| Problem::too_many_streams())?;
-    let first = search.page(&app.recorder, &caller, None, ROWS).await?;
+    let first = search
+        .page(&app.recorder, &caller, None, (ROWS, app.effort))
+        .await?;
     let columns = search.resource().columns();
     let writer = Writer::new(format, columns).map_err(|_| Problem::internal())?;
     let name = format!(
@@ -213,6 +217,7 @@ async fn file(
         recorder: app.recorder.clone(),
         caller,
         search,
+        effort: app.effort,
         sink,
         _place: place,
     };
@@ -239,6 +244,7 @@ struct File {
     recorder: Recorder,
     caller: Caller,
     search: Search,
+    effort: Effort,
     sink: mpsc::Sender<io::Result<Bytes>>,
     _place: OwnedSemaphorePermit,
 }
@@ -300,7 +306,7 @@ impl File {
             return Err(AccessError::Unauthenticated.into());
         }
         self.search
-            .page(&self.recorder, &self.caller, Some(last), ROWS)
+            .page(&self.recorder, &self.caller, Some(last), (ROWS, self.effort))
             .await
     }
 

@@ -9,6 +9,7 @@ mod rows;
 mod search;
 pub(crate) mod table;
 
+pub use crate::store::search::Effort;
 pub(crate) use crate::store::search::Order;
 pub(crate) use counts::Counts;
 pub(crate) use cursor::{BadCursor, Key};

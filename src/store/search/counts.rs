@@ -4,8 +4,8 @@
 //! that what their indexes have is counted without a look at the rows.
 
 use super::SECONDS_OF_COUNTS;
+use super::bounds::Bounds;
 use super::condition::{Condition, Scope};
-use super::driver::Bounds;
 use super::field::{Field, FieldType, Source};
 use super::frames::{Way, ways_to_count};
 use super::payloads::push_records;
@@ -79,13 +79,12 @@ pub(crate) async fn count(
     .execute(&mut **tx)
     .await?;
     let scope = Scope {
-        tenant: tenant.as_str(),
         run: match of {
             Of::Runs => "r.run",
             Of::Frames => "f.run",
             Of::Payloads => "p.run",
         },
-        each: false,
+        ..Scope::of_all(tenant)
     };
     let condition = resolved(tx, scope, condition).await?;
     let parts = match of {

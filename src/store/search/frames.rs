@@ -4,11 +4,13 @@
 //! looked for kind by kind, and what was found bounds what is looked for next: once a page is full, of the other kinds
 //! only what is newer than its last row is read.
 
+use super::bounds::Bounds;
 use super::branch::branches;
 use super::condition::{Comparison, Condition, Scope, Value};
-use super::driver::{Bounds, Driver, choose};
+use super::driver::{Driver, fewest};
 use super::field::{FRAME_AT, LAST_AT, NAME, OPENED_AT, SEALED_AT, VERDICT_NO};
 use super::kinds::{kind_no, of_any_kind, of_kind};
+use super::pace::{Effort, Found, Pace};
 use super::resolve::resolved;
 use super::{Order, of_runs, row_by_row};
 use crate::store::facts::KINDS;
@@ -66,13 +68,44 @@ pub(crate) async fn list(
     tx: &mut Tx,
     asked: &Frames<'_>,
     limit: u32,
-) -> Result<Vec<FrameRow>, StoreError> {
+    effort: Effort,
+) -> Result<Found<FrameRow, FrameKey>, StoreError> {
     row_by_row(tx).await?;
+    let ways = ways(tx, asked).await?;
     let most = usize::try_from(limit).unwrap_or(usize::MAX);
+    let (mut rows, mut pace, mut looked_to) = (Vec::new(), Pace::new(effort), None);
+    let mut from = asked.after.cloned();
+    loop {
+        let end = end(tx, asked, &ways, (from.as_ref(), pace.size())).await?;
+        let stretch = (from.as_ref(), end.as_ref());
+        let missing = most - rows.len();
+        rows.extend(of_stretch(tx, asked, &ways, stretch, missing).await?);
+        if end.is_none() || rows.len() >= most {
+            break;
+        }
+        from = end;
+        if !pace.goes_on() {
+            looked_to = from;
+            break;
+        }
+    }
+    let rows = with_runs(tx, rows).await?;
+    Ok(Found { rows, looked_to })
+}
+
+/// The first frames between two places.
+async fn of_stretch(
+    tx: &mut Tx,
+    asked: &Frames<'_>,
+    ways: &[Way],
+    stretch: (Option<&FrameKey>, Option<&FrameKey>),
+    most: usize,
+) -> Result<Vec<FrameRow>, StoreError> {
     let mut found: Vec<FrameRow> = Vec::new();
-    for way in ways(tx, asked).await? {
+    for way in ways {
         let worst = (found.len() >= most).then(|| found.last()).flatten();
-        let mut sql = statement(&way, asked, worst.map(|row| &row.key), limit);
+        let worst = worst.map(|row| row.key.clone());
+        let mut sql = statement(way, asked, stretch, (worst.as_ref(), most));
         // Planned for its values each time, since which index serves depends on them.
         let rows = sql.build().persistent(false).fetch_all(&mut **tx).await?;
         for row in &rows {
@@ -86,7 +119,68 @@ pub(crate) async fn list(
         found.dedup_by(|one, other| one.key == other.key);
         found.truncate(most);
     }
-    with_runs(tx, found).await
+    Ok(found)
+}
+
+/// Where the next piece ends, in which each way leads to `size` frames at most; `None` where all of them are in it, or
+/// where each frame that a way leads to is one of the page.
+async fn end(
+    tx: &mut Tx,
+    asked: &Frames<'_>,
+    ways: &[Way],
+    (from, size): (Option<&FrameKey>, i64),
+) -> Result<Option<FrameKey>, StoreError> {
+    let wide = ways.iter().filter(|way| way.is_wide());
+    let wide: Vec<&Way> = wide.collect();
+    if wide.is_empty() {
+        return Ok(None);
+    }
+    // The most frequent of the kinds is where this ends, so that all of them are some times as many.
+    let size = (4 * size / i64::try_from(wide.len()).unwrap_or(1)).clamp(1, size);
+    let (tenant, order) = (asked.tenant.as_str(), asked.order);
+    let mut sql = QueryBuilder::new("select array[");
+    for (place, way) in wide.iter().enumerate() {
+        sql.push(if place == 0 { "(select f.at" } else { ", (select f.at" });
+        way.push_from(&mut sql, tenant);
+        way.push_where(&mut sql, tenant);
+        for test in way.indexed() {
+            sql.push(" and ");
+            test.push(&mut sql, Scope::of_each(tenant, "f.run"));
+        }
+        if let Some(from) = from {
+            let sign = order.behind().trim_end();
+            sql.push(" and f.at").push(sign).push("= ").push_bind(Time(from.at));
+        }
+        sql.push(" order by f.at").push(order.word());
+        sql.push(" offset ").push_bind(size - 1).push(" limit 1)");
+    }
+    sql.push("]");
+    let ends: Vec<Option<Time>> = sql
+        .build_query_scalar()
+        .persistent(false)
+        .fetch_one(&mut **tx)
+        .await?;
+    let ends = ends.into_iter().flatten().map(|time| time.0);
+    let end = match order {
+        Order::Descending => ends.max(),
+        Order::Ascending => ends.min(),
+    };
+    Ok(end.map(|at| FrameKey::last_at(at, order)))
+}
+
+impl FrameKey {
+    /// Where the frames of a moment end.
+    fn last_at(at: Timestamp, order: Order) -> Self {
+        let (run, seq) = match order {
+            Order::Descending => (Uuid::MIN, 0),
+            Order::Ascending => (Uuid::MAX, i64::MAX.unsigned_abs()),
+        };
+        Self {
+            at,
+            run: run.into(),
+            seq,
+        }
+    }
 }
 
 /// One way to frames.
@@ -136,11 +230,7 @@ pub(super) async fn ways_to_count(
 
 /// The ways to the frames of a condition, which together lead to all of them.
 async fn ways(tx: &mut Tx, asked: &Frames<'_>) -> Result<Vec<Way>, StoreError> {
-    let scope = Scope {
-        tenant: asked.tenant.as_str(),
-        run: "f.run",
-        each: true,
-    };
+    let scope = Scope::of_each(asked.tenant.as_str(), "f.run");
     let condition = resolved(tx, scope, asked.condition).await?;
     let mut ways: Vec<Way> = Vec::new();
     for mut branch in branches(&condition) {
@@ -201,6 +291,32 @@ impl Way {
             By::Kind(kind) => Some(kind),
             _ => None,
         }
+    }
+
+    /// The tests that its index answers: of the name or the verdict, and of the time.
+    fn indexed(&self) -> impl Iterator<Item = &Condition> {
+        let all = match &self.rest {
+            Condition::All(all) => &all[..],
+            one => std::slice::from_ref(one),
+        };
+        all.iter().filter(|test| match test {
+            Condition::Is(field, Comparison::Equal, _) => {
+                [&NAME, &VERDICT_NO, &FRAME_AT].contains(field)
+            }
+            Condition::Is(field, ..) => **field == FRAME_AT,
+            _ => false,
+        })
+    }
+
+    /// Whether it may lead to many frames that are not asked for.
+    fn is_wide(&self) -> bool {
+        let tests = match &self.rest {
+            Condition::All(all) => all.len(),
+            _ => 1,
+        };
+        let names = self.indexed().filter(|test| matches!(test, Condition::Is(field, ..) if **field != FRAME_AT));
+        // Two of them are not answered by one index.
+        matches!(self.by, By::Kind(_)) && (self.indexed().count() < tests || names.count() > 1)
     }
 
     /// What is still asked of them.
@@ -285,10 +401,10 @@ async fn few_runs(
     branch: &[Condition],
 ) -> Result<Option<By>, StoreError> {
     let bounds = Bounds::ALL.narrowed(branch);
-    let (driver, count) = choose(tx, scope, branch, bounds).await?;
-    if count.is_none_or(|count| count > SORTED / 10) {
+    let fewest = fewest(tx, scope.tenant, branch, (bounds, SORTED / 10));
+    let Some(driver) = fewest.await? else {
         return Ok(None);
-    }
+    };
     let mut sql = QueryBuilder::new("select coalesce(sum(r.size), 0)::bigint");
     driver.push(&mut sql, scope.tenant, true);
     bounds.push(&mut sql, driver.run());
@@ -327,15 +443,11 @@ fn implied(branch: &[Condition]) -> Vec<Condition> {
 fn statement(
     way: &Way,
     asked: &Frames<'_>,
-    worst: Option<&FrameKey>,
-    limit: u32,
+    (from, end): (Option<&FrameKey>, Option<&FrameKey>),
+    (worst, limit): (Option<&FrameKey>, usize),
 ) -> QueryBuilder<Postgres> {
     let tenant = asked.tenant.as_str();
-    let scope = Scope {
-        tenant,
-        run: "f.run",
-        each: true,
-    };
+    let scope = Scope::of_each(tenant, "f.run");
     let with_run = way.rest.needs_run();
     let mut sql = QueryBuilder::new(
         "select f.run, f.seq, f.at, f.kind_no, f.turn, f.answers, f.key, f.name, f.verdict",
@@ -349,22 +461,23 @@ fn statement(
         sql.push(" and ");
         way.rest.push(&mut sql, scope);
     }
-    if let Some(after) = asked.after {
-        beyond(&mut sql, asked.order.behind(), after);
+    if let Some(from) = from {
+        beyond(&mut sql, asked.order.behind(), from);
     }
-    if let Some(worst) = worst {
-        let before = match asked.order {
-            Order::Descending => Order::Ascending,
-            Order::Ascending => Order::Descending,
-        };
-        beyond(&mut sql, before.behind(), worst);
+    let before = match asked.order {
+        Order::Descending => Order::Ascending,
+        Order::Ascending => Order::Descending,
+    };
+    if let Some(end) = worst.or(end) {
+        beyond(&mut sql, before.behind(), end);
     }
     let word = asked.order.word();
     match way.by {
         By::Run(_) => sql.push(format!(" order by f.seq{word}")),
         _ => sql.push(format!(" order by f.at{word}, f.run{word}, f.seq{word}")),
     };
-    sql.push(" limit ").push_bind(i64::from(limit));
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    sql.push(" limit ").push_bind(limit);
     sql
 }
 

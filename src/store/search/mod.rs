@@ -5,6 +5,7 @@
 //! kind and their name or verdict, newest first (`frames`). What is left of the condition is asked of each row. Nothing
 //! goes over a table as a whole, and what takes too long is given up ([`SECONDS`]).
 
+mod bounds;
 mod branch;
 pub(crate) mod condition;
 pub(crate) mod counts;
@@ -12,12 +13,16 @@ mod driver;
 pub(crate) mod field;
 pub(crate) mod frames;
 mod kinds;
+mod pace;
 pub(crate) mod payloads;
+mod piece;
 mod resolve;
 pub(crate) mod runs;
 pub(crate) mod said;
 
-pub(crate) use driver::{Bounds, OPENING_MICROS};
+pub(crate) use bounds::{Bounds, OPENING_MICROS};
+pub use pace::Effort;
+pub(crate) use pace::Found;
 
 use super::id::Uuid;
 use super::{StoreError, Tx, unsigned};
