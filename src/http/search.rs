@@ -306,7 +306,12 @@ impl File {
             return Err(AccessError::Unauthenticated.into());
         }
         self.search
-            .page(&self.recorder, &self.caller, Some(last), (ROWS, self.effort))
+            .page(
+                &self.recorder,
+                &self.caller,
+                Some(last),
+                (ROWS, self.effort),
+            )
             .await
     }
 

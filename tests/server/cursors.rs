@@ -217,7 +217,11 @@ async fn a_page_that_takes_long_ends_where_it_came_to_and_the_next_goes_on() {
     for (resource, nothing, everything) in [
         ("runs", "size > 1000", "not size > 1000"),
         ("frames", "seq > 1000 and run is set", "not seq > 1000"),
-        ("payload-records", "size > 100000000", "not size > 100000000"),
+        (
+            "payload-records",
+            "size > 100000000",
+            "not size > 100000000",
+        ),
     ] {
         for order in ["desc", "asc"] {
             let query = format!("{}&order={order}", filtered(nothing));

@@ -607,7 +607,7 @@ async fn a_filter_means_what_it_says_of_runs() {
     agree(&server.api, "runs", fields.clone(), &runs, 200).await;
     for patience in [Duration::ZERO, Duration::from_secs(60)] {
         let hurried = hurried(&server, 5, patience).await;
-        agree(&hurried.api, "runs", fields.clone(), &runs, 100).await;
+        agree(&hurried.api, "runs", fields.clone(), &runs, 40).await;
     }
 }
 
@@ -623,7 +623,7 @@ async fn a_filter_means_what_it_says_of_frames() {
     agree(&server.api, "frames", fields.clone(), &frames, 80).await;
     for patience in [Duration::ZERO, Duration::from_secs(60)] {
         let hurried = hurried(&server, 20, patience).await;
-        agree(&hurried.api, "frames", fields.clone(), &frames, 60).await;
+        agree(&hurried.api, "frames", fields.clone(), &frames, 30).await;
     }
 }
 
@@ -654,11 +654,18 @@ async fn a_filter_means_what_it_says_of_records_of_payloads() {
     )
     .await;
     fields.extend(named(&OF_RUNS, "run."));
-    agree(&server.api, "payload-records", fields.clone(), &payloads, 80).await;
+    agree(
+        &server.api,
+        "payload-records",
+        fields.clone(),
+        &payloads,
+        80,
+    )
+    .await;
     for patience in [Duration::ZERO, Duration::from_secs(60)] {
         let hurried = hurried(&server, 4, patience).await;
         let fields = fields.clone();
-        agree(&hurried.api, "payload-records", fields, &payloads, 60).await;
+        agree(&hurried.api, "payload-records", fields, &payloads, 30).await;
     }
 }
 

@@ -149,8 +149,7 @@ impl Condition {
             // Said in such a way, it is read once and looked up by a hash, and does not become a join.
             sql.push("(").push(scope.run).push(" in (select ");
             sql.push(driver.run());
-            driver.push(sql, scope.tenant, false);
-            scope.bounds.push(sql, driver.run());
+            driver.push(sql, scope.tenant, scope.bounds, false);
             sql.push(") is true)");
             return;
         }

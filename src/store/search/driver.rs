@@ -60,42 +60,39 @@ impl Driver {
         if self.is_runs() { "r.run" } else { "d.run" }
     }
 
-    /// Adds `from … where …`; other conditions on the ids may follow.
-    pub(super) fn push(&self, sql: &mut QueryBuilder<Postgres>, tenant: &str, with_run: bool) {
+    /// Adds `from … where …`, of those between bounds; other conditions on the ids may follow.
+    pub(super) fn push(
+        &self,
+        sql: &mut QueryBuilder<Postgres>,
+        tenant: &str,
+        bounds: Bounds,
+        with_run: bool,
+    ) {
         match self {
-            Self::Said(said, values) => {
+            Self::Said(said, values) if self.is_ordered() => {
                 said.push(sql, "d", tenant, with_run);
-                sql.push(" and ").push(said.column()).push(" = ");
-                match &values[..] {
-                    [value] => sql.push_bind(value.clone()),
-                    values => sql.push("any(").push_bind(values.to_vec()).push(")"),
-                };
-                return;
+                for value in values {
+                    sql.push(" and ").push(said.column()).push(" = ");
+                    sql.push_bind(value.clone());
+                }
             }
-            Self::Beginning(said, beginning) => {
-                said.push(sql, "d", tenant, with_run);
-                sql.push(" and ").push(said.column()).push(" >= ");
-                sql.push_bind(beginning.clone());
-                sql.push(" and ").push(said.column()).push(" <= ");
-                sql.push_bind(last_beginning_with(beginning));
-                return;
-            }
-            Self::Expiring(tests) => {
-                sql.push(" from run_retention d");
+            Self::Said(..) | Self::Beginning(..) | Self::Expiring(_) => {
+                // With `offset 0` they are read by what is asked of them, and not in the order in which a page wants them.
+                sql.push(" from (select d.run");
+                self.push_unordered(sql, tenant);
+                bounds.push(sql, "d.run");
+                sql.push(" offset 0) d");
                 if with_run {
                     sql.push(" cross join lateral (select * from runs where runs.run = d.run offset 0) r");
                 }
-                sql.push(" where d.tenant = ").push_bind(tenant.to_owned());
-                for (comparison, time) in tests {
-                    sql.push(" and ");
-                    compare(sql, "d.due", *comparison, &Value::Time(*time));
-                }
+                sql.push(" where true");
                 return;
             }
-            _ => {}
+            Self::Walk | Self::Unsealed | Self::Ended | Self::Outcome(_) => {
+                sql.push(" from runs r where r.tenant = ");
+                sql.push_bind(tenant.to_owned());
+            }
         }
-        sql.push(" from runs r where r.tenant = ");
-        sql.push_bind(tenant.to_owned());
         match self {
             Self::Unsealed => {
                 sql.push(" and r.sealed_at is null");
@@ -106,7 +103,35 @@ impl Driver {
             Self::Outcome(outcome) => {
                 sql.push(" and r.outcome = ").push_bind(outcome.clone());
             }
-            Self::Walk | Self::Said(..) | Self::Beginning(..) | Self::Expiring(_) => {}
+            _ => {}
+        }
+        bounds.push(sql, self.run());
+    }
+
+    /// Adds `from … d where …` of what leads to runs in another order.
+    fn push_unordered(&self, sql: &mut QueryBuilder<Postgres>, tenant: &str) {
+        match self {
+            Self::Said(said, values) => {
+                said.push(sql, "d", tenant, false);
+                sql.push(" and ").push(said.column()).push(" = any(");
+                sql.push_bind(values.clone()).push(")");
+            }
+            Self::Beginning(said, beginning) => {
+                said.push(sql, "d", tenant, false);
+                sql.push(" and ").push(said.column()).push(" >= ");
+                sql.push_bind(beginning.clone());
+                sql.push(" and ").push(said.column()).push(" <= ");
+                sql.push_bind(last_beginning_with(beginning));
+            }
+            Self::Expiring(tests) => {
+                sql.push(" from run_retention d where d.tenant = ");
+                sql.push_bind(tenant.to_owned());
+                for (comparison, time) in tests {
+                    sql.push(" and ");
+                    compare(sql, "d.due", *comparison, &Value::Time(*time));
+                }
+            }
+            Self::Walk | Self::Unsealed | Self::Ended | Self::Outcome(_) => {}
         }
     }
 
@@ -121,23 +146,26 @@ impl Driver {
     ) {
         let run = self.run();
         let ordered = |sql: &mut QueryBuilder<Postgres>, others: i64| {
-            bounds.push(sql, run);
             sql.push(" order by ").push(run).push(order.word());
             sql.push(" offset ").push_bind(others).push(" limit 1)");
         };
         match self {
             Self::Said(said, values) if values.len() > 1 => {
-                sql.push("(select n.run from unnest(").push_bind(values.clone());
+                sql.push("(select n.run from unnest(")
+                    .push_bind(values.clone());
                 sql.push(") v (value) cross join lateral (select d.run");
                 said.push(sql, "d", tenant, false);
                 sql.push(" and ").push(said.column()).push(" = v.value");
+                bounds.push(sql, run);
                 let share = i64::try_from(values.len()).unwrap_or(i64::MAX);
                 ordered(sql, others / share);
-                sql.push(" n order by n.run").push(order.word()).push(" limit 1)");
+                sql.push(" n order by n.run")
+                    .push(order.word())
+                    .push(" limit 1)");
             }
             _ => {
                 sql.push("(select ").push(run);
-                self.push(sql, tenant, false);
+                self.push(sql, tenant, bounds, false);
                 ordered(sql, others);
             }
         }
@@ -162,9 +190,7 @@ impl Driver {
         let driver = Self::of(condition)?;
         let is_wider = match condition {
             // What has ended is no longer open; a run has payloads of several tiers.
-            Condition::Is(field, ..) => {
-                driver == Self::Unsealed || field.source == TIER
-            }
+            Condition::Is(field, ..) => driver == Self::Unsealed || field.source == TIER,
             _ => false,
         };
         (!is_wider).then_some(driver)
@@ -261,8 +287,7 @@ async fn counted(
     for (place, driver) in drivers.iter().enumerate() {
         sql.push(if place == 0 { "" } else { ", " });
         sql.push("(select count(*) from (select");
-        driver.push(&mut sql, tenant, false);
-        bounds.push(&mut sql, driver.run());
+        driver.push(&mut sql, tenant, bounds, false);
         sql.push(" limit ").push_bind(most).push(") as counted)");
     }
     sql.push("]");

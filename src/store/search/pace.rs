@@ -16,7 +16,7 @@ impl Default for Effort {
     fn default() -> Self {
         Self {
             first: 512,
-            patience: Duration::from_millis(25),
+            patience: Duration::from_millis(20),
         }
     }
 }

@@ -167,8 +167,7 @@ fn statement(
     } else {
         sql.push(path.driver.run()).push(" as run");
     }
-    path.driver.push(&mut sql, tenant, with_run);
-    path.bounds.push(&mut sql, path.driver.run());
+    path.driver.push(&mut sql, tenant, path.bounds, with_run);
     let runs = |sql: &mut QueryBuilder<Postgres>, sign: &'static str, run: &RunId| {
         sql.push(" and ").push(path.driver.run());
         sql.push(sign.trim_end())

@@ -16,7 +16,7 @@ use sqlx::QueryBuilder;
 use std::cmp::Ordering;
 
 /// How many entries are read in a row in the time that one takes which is looked for.
-const IN_A_ROW: u64 = 8;
+const IN_A_ROW: u64 = 12;
 
 /// One way to runs: what leads to them, and what is asked of each.
 #[derive(Debug)]
@@ -171,9 +171,14 @@ impl<'a> Search<'a> {
         leads: Vec<(&Branch, Bounds, usize, Vec<Ahead>)>,
         (ids, size, sample): (Bounds, i64, i64),
     ) -> Result<Piece, StoreError> {
-        let mut ends: Vec<Option<Uuid>> = leads.iter().map(|(.., lead, ahead)| ahead[*lead].nth).collect();
+        let mut ends: Vec<Option<Uuid>> = leads
+            .iter()
+            .map(|(.., lead, ahead)| ahead[*lead].nth)
+            .collect();
         if size > sample {
-            let asked = leads.iter().map(|(branch, bounds, lead, _)| (branch.lead(*lead), *bounds));
+            let asked = leads
+                .iter()
+                .map(|(branch, bounds, lead, _)| (branch.lead(*lead), *bounds));
             let further = self.ahead(tx, &asked.collect::<Vec<_>>(), size).await?;
             ends = further.into_iter().map(|one| one.nth).collect();
         }
@@ -182,7 +187,11 @@ impl<'a> Search<'a> {
             Order::Ascending => ends.min(),
         };
         let end = nearest(&mut ends.iter().flatten().copied());
-        let start = nearest(&mut leads.iter().flat_map(|(.., ahead)| ahead.iter().filter_map(|one| one.first)));
+        let start = nearest(
+            &mut leads
+                .iter()
+                .flat_map(|(.., ahead)| ahead.iter().filter_map(|one| one.first)),
+        );
         let ids = end.map_or(ids, |end| ids.up_to(end, self.order));
         let length = start.zip(end).map(|(start, end)| start.millis_to(end));
         let path = |(branch, bounds, lead, ahead): (&Branch, Bounds, usize, Vec<Ahead>)| {

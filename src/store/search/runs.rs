@@ -92,8 +92,8 @@ fn statement(piece: &Piece, asked: &Runs<'_>, limit: i64) -> QueryBuilder<Postgr
 impl Path {
     /// Adds `from … where …`.
     fn push(&self, sql: &mut QueryBuilder<Postgres>, tenant: &str) {
-        self.driver.push(sql, tenant, self.rest.needs_run());
-        self.bounds.push(sql, self.driver.run());
+        let with_run = self.rest.needs_run();
+        self.driver.push(sql, tenant, self.bounds, with_run);
         if self.rest != Condition::always() {
             let run = self.driver.run();
             sql.push(" and ");
