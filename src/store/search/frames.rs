@@ -145,11 +145,9 @@ async fn end(
             test.push(&mut sql, Scope::of_each(tenant, "f.run"));
         }
         if let Some(from) = from {
-            let sign = order.behind().trim_end();
-            sql.push(" and f.at")
-                .push(sign)
-                .push("= ")
-                .push_bind(Time(from.at));
+            // Of another moment: each piece ends behind the one before, also where a moment has more frames than a piece.
+            sql.push(" and f.at").push(order.behind());
+            sql.push_bind(Time(from.at));
         }
         sql.push(" order by f.at").push(order.word());
         sql.push(" offset ").push_bind(size - 1).push(" limit 1)");
