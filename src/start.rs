@@ -2,7 +2,7 @@
 
 use crate::anchor::{self, AnchorError, Anchors};
 use crate::http::body::Memory;
-use crate::http::{App, BODY_IDLE, BODY_MEMORY_MIB, Streams, UPLOAD_BYTES, VERIFICATIONS};
+use crate::http::{App, BODY_IDLE, BODY_MEMORY_MIB, Effort, Streams, UPLOAD_BYTES, VERIFICATIONS};
 use crate::postgres::{Cluster, Durability, PostgresError};
 pub use crate::record::stated::HeadsEvery;
 use crate::record::{RecordError, Recorder, Rules};
@@ -170,6 +170,7 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
         body_idle: BODY_IDLE,
         body_memory: Memory::new(BODY_MEMORY_MIB),
         verifications: Arc::new(Semaphore::new(VERIFICATIONS)),
+        effort: Effort::default(),
         streams: Streams::default(),
         finality: Default::default(),
         sweeping: SweepLimits::NONE,

@@ -17,7 +17,8 @@ use utoipa::ToSchema;
 pub(crate) struct FoundFramesBody {
     /// In the order that was asked for.
     frames: Vec<FoundFrameBody>,
-    /// What `cursor` is to be for the next page; absent on the last.
+    /// What `cursor` is to be for the next page; absent on the last. A page with it may have fewer rows than were asked for, or
+    /// none: so far nothing more was found.
     next: Option<String>,
 }
 

@@ -19,7 +19,8 @@ use utoipa::{IntoParams, ToSchema};
 pub(crate) struct RunsBody {
     /// In the order that was asked for.
     runs: Vec<RunBody>,
-    /// What `cursor` is to be for the next page; absent on the last.
+    /// What `cursor` is to be for the next page; absent on the last. A page with it may have fewer rows than were asked for, or
+    /// none: so far nothing more was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }

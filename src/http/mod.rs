@@ -52,6 +52,7 @@ mod tenants;
 mod tokens;
 mod verification;
 
+pub use crate::query::Effort;
 pub use envelope::Envelope;
 pub use follow_run::Streams;
 pub use metrics::serve_metrics;
@@ -89,6 +90,8 @@ pub struct App {
     pub body_memory: body::Memory,
     /// Verifications that may run at once: each takes a thread, and as long as its sender likes.
     pub verifications: Arc<Semaphore>,
+    /// What a page of a query may take.
+    pub effort: Effort,
     /// Streams of events.
     pub streams: Streams,
     /// When erasures are final.

@@ -9,7 +9,7 @@ use super::request::purpose;
 use super::saved_queries;
 use crate::access::{self, AccessError, Caller, READERS};
 use crate::query::format::{self, Format, Writer};
-use crate::query::{Key, Order, Page, Resource, Search};
+use crate::query::{Effort, Key, Order, Page, Resource, Search};
 use crate::record::query::Question;
 use crate::record::read::ListRequest;
 use crate::record::{RecordError, Recorder, offload};
@@ -165,7 +165,9 @@ pub(super) async fn answer(
     if let Some(format) = format {
         return file(app, caller, search, format).await;
     }
-    let found = search.page(recorder, &caller, after, limit).await?;
+    let found = search
+        .page(recorder, &caller, after, (limit, app.effort))
+        .await?;
     let found = recorder.as_read(&caller, found).await?;
     let next = search.next(recorder, &caller, &found).await?;
     Ok((PAGE, page(found, next)?).into_response())
@@ -201,7 +203,9 @@ async fn file(
 ) -> Result<Response, Problem> {
     let place = app.streams.places.clone().try_acquire_owned();
     let place = place.map_err(|_| Problem::too_many_streams())?;
-    let first = search.page(&app.recorder, &caller, None, ROWS).await?;
+    let first = search
+        .page(&app.recorder, &caller, None, (ROWS, app.effort))
+        .await?;
     let first = app.recorder.as_read(&caller, first).await?;
     let columns = search.resource().columns();
     let writer = Writer::new(format, columns).map_err(|_| Problem::internal())?;
@@ -215,6 +219,7 @@ async fn file(
         recorder: app.recorder.clone(),
         caller,
         search,
+        effort: app.effort,
         sink,
         _place: place,
     };
@@ -241,6 +246,7 @@ struct File {
     recorder: Recorder,
     caller: Caller,
     search: Search,
+    effort: Effort,
     sink: mpsc::Sender<io::Result<Bytes>>,
     _place: OwnedSemaphorePermit,
 }
@@ -301,8 +307,8 @@ impl File {
         if !access::still_opens(self.recorder.store(), &self.caller).await? {
             return Err(AccessError::Unauthenticated.into());
         }
-        let caller = &self.caller;
-        let page = self.search.page(&self.recorder, caller, Some(last), ROWS);
+        let (caller, size) = (&self.caller, (ROWS, self.effort));
+        let page = self.search.page(&self.recorder, caller, Some(last), size);
         self.recorder.as_read(caller, page.await?).await
     }
 

@@ -10,6 +10,7 @@ mod rows;
 mod search;
 pub(crate) mod table;
 
+pub use crate::store::search::Effort;
 pub(crate) use crate::store::search::Order;
 pub(crate) use counts::Counts;
 pub(crate) use coverage::covered;

@@ -8,9 +8,9 @@ use crate::record::read::{ListRequest, RunSummary};
 use crate::record::{RecordError, Recorder};
 use crate::store::StoreError;
 use crate::store::search::condition::Condition;
-use crate::store::search::frames::{FrameRow, Frames};
-use crate::store::search::payloads::{PayloadRow, Payloads};
-use crate::store::search::{self, Order};
+use crate::store::search::frames::{FrameKey, FrameRow, Frames};
+use crate::store::search::payloads::{PayloadKey, PayloadRow, Payloads};
+use crate::store::search::{self, Effort, Found, Order};
 use onrecord_core::digest::Hash;
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub(crate) struct Search {
 pub(crate) struct Page {
     /// The rows.
     pub(crate) rows: Rows,
-    /// The last of them, if there are more.
+    /// The last of them, if there are more; or how far they were looked for, where that took long.
     pub(crate) next: Option<Key>,
 }
 
@@ -87,7 +87,7 @@ impl Search {
         self.resource
     }
 
-    /// A page of at most `limit` rows, behind the last row of the page before.
+    /// A page of at most `limit` rows, behind the page before. There may be fewer, or none, and a next page all the same.
     ///
     /// # Errors
     /// [`RecordError::TooSlow`], and the database.
@@ -96,7 +96,7 @@ impl Search {
         recorder: &Recorder,
         caller: &Caller,
         after: Option<Key>,
-        limit: u32,
+        (limit, effort): (u32, Effort),
     ) -> Result<Page, RecordError> {
         let one_more = limit.saturating_add(1);
         Ok(match self.resource {
@@ -106,22 +106,24 @@ impl Search {
                     limit: one_more,
                     ..self.request.clone()
                 };
-                let rows = recorder.runs(caller.clone(), request).await?;
-                cut(rows, limit, |run| Key::Run(run.run.clone()), Rows::Runs)
+                let rows = recorder.runs(caller.clone(), request, effort).await?;
+                let key = |run: &RunSummary| run.run.clone();
+                cut(rows, limit, (key, Key::Run), Rows::Runs)
             }
             Resource::Frames => {
-                let rows = self.frames(recorder, caller, after, one_more).await?;
-                cut(
-                    rows,
-                    limit,
-                    |frame| Key::Frame(frame.key.clone()),
-                    Rows::Frames,
-                )
+                let rows = self.frames(recorder, caller, after, (one_more, effort));
+                let key = |frame: &FrameRow| frame.key.clone();
+                cut(rows.await?, limit, (key, Key::Frame), Rows::Frames)
             }
             Resource::PayloadRecords => {
-                let rows = self.payloads(recorder, caller, after, one_more).await?;
-                let key = |payload: &PayloadRow| Key::Payload(payload.key.clone());
-                cut(rows, limit, key, Rows::PayloadRecords)
+                let rows = self.payloads(recorder, caller, after, (one_more, effort));
+                let key = |payload: &PayloadRow| payload.key.clone();
+                cut(
+                    rows.await?,
+                    limit,
+                    (key, Key::Payload),
+                    Rows::PayloadRecords,
+                )
             }
         })
     }
@@ -131,8 +133,8 @@ impl Search {
         recorder: &Recorder,
         caller: &Caller,
         after: Option<Key>,
-        limit: u32,
-    ) -> Result<Vec<FrameRow>, RecordError> {
+        (limit, effort): (u32, Effort),
+    ) -> Result<Found<FrameRow, FrameKey>, RecordError> {
         let (store, tenant) = (recorder.store().clone(), caller.tenant.clone());
         let (condition, order) = (self.condition(), self.request.order);
         let after = after.and_then(Key::frame);
@@ -144,7 +146,7 @@ impl Search {
                 order,
                 after: after.as_ref(),
             };
-            let found = search::frames::list(&mut tx, &asked, limit).await;
+            let found = search::frames::list(&mut tx, &asked, limit, effort).await;
             let found = found.map_err(RecordError::of_search)?;
             tx.commit().await.map_err(StoreError::from)?;
             Ok(found)
@@ -157,8 +159,8 @@ impl Search {
         recorder: &Recorder,
         caller: &Caller,
         after: Option<Key>,
-        limit: u32,
-    ) -> Result<Vec<PayloadRow>, RecordError> {
+        (limit, effort): (u32, Effort),
+    ) -> Result<Found<PayloadRow, PayloadKey>, RecordError> {
         let (store, tenant) = (recorder.store().clone(), caller.tenant.clone());
         let (condition, order) = (self.condition(), self.request.order);
         let after = after.and_then(Key::payload);
@@ -170,7 +172,7 @@ impl Search {
                 order,
                 after: after.as_ref(),
             };
-            let found = search::payloads::list(&mut tx, &asked, limit).await;
+            let found = search::payloads::list(&mut tx, &asked, limit, effort).await;
             let found = found.map_err(RecordError::of_search)?;
             tx.commit().await.map_err(StoreError::from)?;
             Ok(found)
@@ -229,25 +231,29 @@ impl Search {
 }
 
 impl Page {
-    /// Where the next page begins, for whoever goes on at once.
+    /// Behind what the next page begins, for whoever goes on at once.
     pub(crate) fn last(&self) -> Option<Key> {
         self.next.clone()
     }
 }
 
-/// The first `limit` rows as a page, with where the next one begins if there are more.
-fn cut<T>(
-    mut rows: Vec<T>,
+/// The first `limit` rows as a page, with where the next one begins if there are more, or may be.
+fn cut<T, K>(
+    found: Found<T, K>,
     limit: u32,
-    key: impl Fn(&T) -> Key,
+    (key, next): (impl Fn(&T) -> K, impl Fn(K) -> Key),
     of: impl Fn(Vec<T>) -> Rows,
 ) -> Page {
-    let most = usize::try_from(limit).unwrap_or(usize::MAX);
+    let (mut rows, most) = (found.rows, usize::try_from(limit).unwrap_or(usize::MAX));
     let more = rows.len() > most;
     rows.truncate(most);
-    let next = rows.last().filter(|_| more).map(key);
+    let last = if more {
+        rows.last().map(key)
+    } else {
+        found.looked_to
+    };
     Page {
+        next: last.map(next),
         rows: of(rows),
-        next,
     }
 }

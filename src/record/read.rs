@@ -8,7 +8,7 @@ use crate::store::runs::RunRow;
 use crate::store::search::condition::{Comparison, Condition, Value};
 use crate::store::search::field::{RUN_AGENT, RUN_OPENED_AT, RUN_OUTCOME, RUN_SEALED_AT};
 use crate::store::search::runs::Runs;
-use crate::store::search::{self, Bounds, Order};
+use crate::store::search::{self, Bounds, Effort, Found, Order};
 use onrecord_core::digest::Hash;
 use onrecord_core::frame::Kind;
 use onrecord_core::id::{RunId, TenantId};
@@ -242,12 +242,13 @@ impl Recorder {
         .await
     }
 
-    /// Runs of the caller's tenant, newest first.
-    pub async fn runs(
+    /// Runs of the caller's tenant, newest first, as far as they are found with so much effort.
+    pub(crate) async fn runs(
         &self,
         caller: Caller,
         request: ListRequest,
-    ) -> Result<Vec<RunSummary>, RecordError> {
+        effort: Effort,
+    ) -> Result<Found<RunSummary, RunId>, RecordError> {
         let recorder = self.clone();
         self.detached(async move {
             let now = recorder.store.now().await?;
@@ -260,11 +261,14 @@ impl Recorder {
                 order: request.order,
                 after: request.after.as_ref(),
             };
-            let rows = search::runs::list(&mut tx, &asked, request.limit)
+            let found = search::runs::list(&mut tx, &asked, request.limit, effort)
                 .await
                 .map_err(RecordError::of_search)?;
             tx.commit().await.map_err(store::StoreError::from)?;
-            Ok(rows.into_iter().map(RunSummary::from).collect())
+            Ok(Found {
+                rows: found.rows.into_iter().map(RunSummary::from).collect(),
+                looked_to: found.looked_to,
+            })
         })
         .await
     }

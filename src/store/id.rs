@@ -18,6 +18,22 @@ impl Uuid {
 }
 
 impl Uuid {
+    /// The one right before it.
+    pub(super) fn before(self) -> Option<Self> {
+        self.0.checked_sub(1).map(Self)
+    }
+
+    /// The one right after it.
+    pub(super) fn after(self) -> Option<Self> {
+        self.0.checked_add(1).map(Self)
+    }
+
+    /// How many milliseconds lie between the openings of two runs, of which these are the ids; 1 at least.
+    pub(super) fn millis_to(self, other: Self) -> u64 {
+        let millis = self.0.abs_diff(other.0) >> 80;
+        u64::try_from(millis).unwrap_or(u64::MAX).max(1)
+    }
+
     /// One of its own for each pair, far from its neighbours.
     pub(super) fn spread(one: i64, other: i64) -> Self {
         let pair = u128::from(one.cast_unsigned()) << 64 | u128::from(other.cast_unsigned());

@@ -1,9 +1,10 @@
 //! Pages and files of queries: cursors are for whoever got them, and each query stands on the ledger once.
 
 use crate::api::{Api, JSON};
-use crate::filters::{filtered, many, walk};
+use crate::filters::{filtered, hurried, many, walk};
 use crate::running::Server;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// Puts runs into the table as they would be after a busy millisecond: `same` at one and the same microsecond, `near` within
 /// a millisecond, and others around them.
@@ -205,4 +206,38 @@ async fn each_query_states_its_purpose_and_stands_on_the_ledger_once() {
         page(&api, "/v1/runs").await;
     }
     assert_eq!(api.get("/v1/runs").await.header("content-type"), JSON);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_that_takes_long_ends_where_it_came_to_and_the_next_goes_on() {
+    let server = Server::start().await;
+    many(&server.api, 20).await;
+    let hurried = hurried(&server, 4, Duration::ZERO).await;
+    let api = &hurried.api;
+    for (resource, nothing, everything) in [
+        ("runs", "size > 1000", "not size > 1000"),
+        ("frames", "seq > 1000 and run is set", "not seq > 1000"),
+        (
+            "payload-records",
+            "size > 100000000",
+            "not size > 100000000",
+        ),
+    ] {
+        for order in ["desc", "asc"] {
+            let query = format!("{}&order={order}", filtered(nothing));
+            let mut pages = 1;
+            let rows = walk(api, resource, &query, 50, async || pages += 1).await;
+            assert!(rows.is_empty(), "{resource}");
+            assert!((3..200).contains(&pages), "{resource}: {pages} pages");
+            let query = format!("{}&order={order}", filtered(everything));
+            let found = walk(api, resource, &query, 50, async || {}).await;
+            let all = walk(&server.api, resource, &query, 50, async || {}).await;
+            assert!(found == all && all.len() >= 10, "{resource} {order}");
+            // A file goes on by itself.
+            let file = format!("/v1/{resource}?format=ndjson&{query}");
+            let mut lines = api.get(&file).await.is(200).lines();
+            assert_eq!(lines.pop().unwrap(), json!({"end": {"rows": all.len()}}));
+            assert_eq!(names(&lines), names(&all), "{resource} {order}");
+        }
+    }
 }

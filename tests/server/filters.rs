@@ -3,6 +3,7 @@
 
 use crate::api::Api;
 use crate::running::Server;
+use onrecord::http::Effort;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
@@ -10,6 +11,7 @@ use serde_json::{Value, json};
 use sqlx::Row as _;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// Runs of every status and outcome, with frames of many kinds; one in four has no agent.
 pub async fn many(api: &Api, count: usize) {
@@ -588,6 +590,12 @@ fn named(fields: &[(&str, Type)], prefix: &str) -> Vec<(String, Type)> {
     named.collect()
 }
 
+/// Another server, whose pages end after a look at a few rows, or, with patience, whose pieces grow from so few.
+pub async fn hurried(server: &Server, first: u32, patience: Duration) -> Server {
+    let effort = Effort { first, patience };
+    server.second_as(|app| app.effort = effort).await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_filter_means_what_it_says_of_runs() {
     let server = Server::start().await;
@@ -595,7 +603,12 @@ async fn a_filter_means_what_it_says_of_runs() {
     retained(&server.api).await;
     let runs = everything(&server).await.runs;
     assert_eq!(runs.len(), 40);
-    agree(&server.api, "runs", named(&OF_RUNS, ""), &runs, 200).await;
+    let fields = named(&OF_RUNS, "");
+    agree(&server.api, "runs", fields.clone(), &runs, 200).await;
+    for patience in [Duration::ZERO, Duration::from_secs(60)] {
+        let hurried = hurried(&server, 5, patience).await;
+        agree(&hurried.api, "runs", fields.clone(), &runs, 40).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -607,7 +620,11 @@ async fn a_filter_means_what_it_says_of_frames() {
     let mut fields = named(&OF_FRAMES, "");
     agree(&server.api, "frames", fields.clone(), &frames, 80).await;
     fields.extend(named(&OF_RUNS, "run."));
-    agree(&server.api, "frames", fields, &frames, 80).await;
+    agree(&server.api, "frames", fields.clone(), &frames, 80).await;
+    for patience in [Duration::ZERO, Duration::from_secs(60)] {
+        let hurried = hurried(&server, 20, patience).await;
+        agree(&hurried.api, "frames", fields.clone(), &frames, 30).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -637,7 +654,19 @@ async fn a_filter_means_what_it_says_of_records_of_payloads() {
     )
     .await;
     fields.extend(named(&OF_RUNS, "run."));
-    agree(&server.api, "payload-records", fields, &payloads, 80).await;
+    agree(
+        &server.api,
+        "payload-records",
+        fields.clone(),
+        &payloads,
+        80,
+    )
+    .await;
+    for patience in [Duration::ZERO, Duration::from_secs(60)] {
+        let hurried = hurried(&server, 4, patience).await;
+        let fields = fields.clone();
+        agree(&hurried.api, "payload-records", fields, &payloads, 30).await;
+    }
 }
 
 /// What a naive reader counts: a row with several values of a field for each of them.

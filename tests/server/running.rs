@@ -101,17 +101,15 @@ impl Server {
 
     /// Another server on the same database with the same keys.
     pub async fn second(&self) -> Self {
+        self.second_as(|_| ()).await
+    }
+
+    /// Another one, whose limits a test sets.
+    pub async fn second_as(&self, change: impl FnOnce(&mut App)) -> Self {
         let (database, data_dir) = (self.database.clone(), self.data_dir.clone());
         let (keys, token) = (self.keys.clone(), self.api.token.clone());
-        Self::telling(
-            self.anchors.clone(),
-            database,
-            keys,
-            data_dir,
-            token,
-            |_| (),
-        )
-        .await
+        let anchors = self.anchors.clone();
+        Self::telling(anchors, database, keys, data_dir, token, change).await
     }
 
     /// Stops serving and waits until all that was begun is done; its connections stay open.

@@ -3,6 +3,8 @@
 //! A condition has two values and never three: a comparison with what a row does not have is false, and `Not` is
 //! exactly the opposite of what it is about. So `not (a = b)` is true of a row without `a`, which `a <> b` of SQL is not.
 
+use super::bounds::Bounds;
+use super::driver::Driver;
 use super::field::{Field, HOLD, Source};
 use crate::store::id::Uuid;
 use crate::store::signed;
@@ -56,16 +58,39 @@ pub(crate) struct Scope<'a> {
     /// Whether each row is looked at by itself, so that a page of them costs what the page has; else the planner may join
     /// all of them at once.
     pub(super) each: bool,
+    /// What is asked by a list of the runs that it leads to, rather than by a look for each row.
+    pub(super) listed: &'a [Driver],
+    /// The ids between which the rows' runs are; a list is of these.
+    pub(super) bounds: Bounds,
 }
 
 impl<'a> Scope<'a> {
     /// All runs of a tenant, whose rows are called `r`.
     pub(crate) fn of_all(tenant: &'a TenantId) -> Self {
         Self {
-            tenant: tenant.as_str(),
-            run: "r.run",
             each: false,
+            ..Self::of_each(tenant.as_str(), "r.run")
         }
+    }
+
+    /// One row after the other.
+    pub(super) fn of_each(tenant: &'a str, run: &'static str) -> Self {
+        Self {
+            tenant,
+            run,
+            each: true,
+            listed: &[],
+            bounds: Bounds::ALL,
+        }
+    }
+
+    /// What a test is asked by, if it is by a list.
+    fn list(&self, test: &Condition) -> Option<&Driver> {
+        if self.listed.is_empty() {
+            return None;
+        }
+        let driver = Driver::exactly(test)?;
+        self.listed.iter().find(|one| **one == driver)
     }
 }
 
@@ -120,6 +145,14 @@ impl Condition {
     ///
     /// Null counts as false under `and` and `or`, and at the top of a `where`; only `not` has to say so.
     pub(crate) fn push(&self, sql: &mut QueryBuilder<Postgres>, scope: Scope<'_>) {
+        if let Some(driver) = scope.list(self) {
+            // Said in such a way, it is read once and looked up by a hash, and does not become a join.
+            sql.push("(").push(scope.run).push(" in (select ");
+            sql.push(driver.run());
+            driver.push(sql, scope.tenant, scope.bounds, false);
+            sql.push(") is true)");
+            return;
+        }
         match self {
             Self::All(all) => joined(sql, " and ", "true", all, scope),
             Self::Any(any) => joined(sql, " or ", "false", any, scope),

@@ -4,13 +4,13 @@
 //! that what their indexes have is counted without a look at the rows.
 
 use super::SECONDS_OF_COUNTS;
+use super::bounds::Bounds;
 use super::condition::{Condition, Scope};
-use super::driver::Bounds;
 use super::field::{Field, FieldType, Source};
-use super::frames::{Way, ways_to_count};
 use super::payloads::push_records;
 use super::resolve::resolved;
 use super::said::Said;
+use super::ways::{Way, ways_to_count};
 use crate::store::facts::{KINDS, verdict_no};
 use crate::store::search::branch::branches;
 use crate::store::time::Time;
@@ -79,13 +79,12 @@ pub(crate) async fn count(
     .execute(&mut **tx)
     .await?;
     let scope = Scope {
-        tenant: tenant.as_str(),
         run: match of {
             Of::Runs => "r.run",
             Of::Frames => "f.run",
             Of::Payloads => "p.run",
         },
-        each: false,
+        ..Scope::of_all(tenant)
     };
     let condition = resolved(tx, scope, condition).await?;
     let parts = match of {

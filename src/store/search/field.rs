@@ -214,12 +214,12 @@ pub(super) static FRAME_AT: Field = field("at", FieldType::Time, AT);
 pub(super) static HOLD: Field = field("hold", FieldType::Text, Source::Said(Said::Hold));
 
 impl Field {
-    /// Whether rows are found by a value of it, rather than looked at one after the other.
+    /// Whether rows are found by each value of it, rather than looked at one after the other. By what is said of runs they are
+    /// found by several values at once.
     pub(super) fn is_indexed(&self) -> bool {
         matches!(
             self.source,
-            Source::Said(_)
-                | Source::RunId
+            Source::RunId
                 | Source::Kind
                 | Source::Name(_)
                 | Source::Verdict

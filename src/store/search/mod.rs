@@ -2,9 +2,11 @@
 //!
 //! A condition is taken apart into branches (`branch`). The runs of a branch are found by what leads to the fewest of them
 //! (`driver`): what frames say, a status, an outcome, or all runs of the tenant, newest first. Frames are found by their
-//! kind and their name or verdict, newest first (`frames`). What is left of the condition is asked of each row. Nothing
-//! goes over a table as a whole, and what takes too long is given up ([`SECONDS`]).
+//! kind and their name or verdict, newest first (`ways`). What is left of the condition is asked of each row. Nothing
+//! goes over a table as a whole: a page is looked for piece by piece (`piece`), and ends where it came to when it has taken
+//! long (`pace`). A single statement that takes too long all the same is given up ([`SECONDS`]).
 
+mod bounds;
 mod branch;
 pub(crate) mod condition;
 pub(crate) mod counts;
@@ -13,12 +15,17 @@ mod driver;
 pub(crate) mod field;
 pub(crate) mod frames;
 mod kinds;
+mod pace;
 pub(crate) mod payloads;
+mod piece;
 mod resolve;
 pub(crate) mod runs;
 pub(crate) mod said;
+mod ways;
 
-pub(crate) use driver::{Bounds, OPENING_MICROS};
+pub(crate) use bounds::{Bounds, OPENING_MICROS};
+pub use pace::Effort;
+pub(crate) use pace::Found;
 
 use super::id::Uuid;
 use super::{StoreError, Tx, unsigned};

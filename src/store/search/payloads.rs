@@ -1,9 +1,10 @@
 //! Records of payloads that a condition is true of, by their runs and their places in them. Never what payloads say.
 
+use super::bounds::Bounds;
 use super::condition::{Condition, Scope};
-use super::driver::Bounds;
+use super::pace::{Effort, Found, Pace};
+use super::piece::{Path, Piece, Search};
 use super::resolve::resolved;
-use super::runs::{Path, paths};
 use super::{Order, of_runs, row_by_row};
 use crate::store::facts::KINDS;
 use crate::store::id::Uuid;
@@ -77,19 +78,51 @@ pub(crate) async fn list(
     tx: &mut Tx,
     asked: &Payloads<'_>,
     limit: u32,
-) -> Result<Vec<PayloadRow>, StoreError> {
+    effort: Effort,
+) -> Result<Found<PayloadRow, PayloadKey>, StoreError> {
     row_by_row(tx).await?;
-    let scope = Scope {
-        tenant: asked.tenant.as_str(),
-        run: "r.run",
-        each: true,
-    };
+    let (tenant, order) = (asked.tenant.as_str(), asked.order);
+    let scope = Scope::of_each(tenant, "r.run");
     let condition = resolved(tx, scope, asked.condition).await?;
+    let mut pace = Pace::new(effort);
+    let bounds = (Bounds::ALL, order, false);
+    let search = Search::new(tx, tenant, &condition, bounds, pace.size()).await?;
+    // The run of the last record may have more of them.
+    let mut ids = match asked.after.map(|after| Uuid::from(&after.run)) {
+        Some(run) => Some(Bounds::from(run, order)),
+        None => Some(Bounds::ALL),
+    };
     let most = usize::try_from(limit).unwrap_or(usize::MAX);
+    let (mut rows, mut looked_to) = (Vec::new(), None);
+    while let Some(left) = ids {
+        let piece = search.piece(tx, left, pace.size()).await?;
+        let missing = most - rows.len();
+        rows.extend(of_piece(tx, &piece, asked, missing).await?);
+        let Some(end) = piece.end else { break };
+        if rows.len() >= most {
+            break;
+        }
+        if !pace.goes_on() {
+            looked_to = Some(PayloadKey::last_of(end.into(), order));
+            break;
+        }
+        ids = Bounds::ALL.behind(end, order);
+    }
+    let rows = with_frames(tx, rows).await?;
+    Ok(Found { rows, looked_to })
+}
+
+/// The first records of a piece.
+async fn of_piece(
+    tx: &mut Tx,
+    piece: &Piece,
+    asked: &Payloads<'_>,
+    most: usize,
+) -> Result<Vec<PayloadRow>, StoreError> {
     let mut found: Vec<PayloadRow> = Vec::new();
-    for path in paths(tx, scope, &condition, Bounds::ALL).await? {
+    for path in &piece.paths {
         let worst = (found.len() >= most).then(|| found.last()).flatten();
-        let mut sql = statement(&path, asked, worst.map(|row| &row.key), limit);
+        let mut sql = statement(path, asked, worst.map(|row| &row.key), most);
         let rows = sql.build().persistent(false).fetch_all(&mut **tx).await?;
         for row in &rows {
             found.push(read(row)?);
@@ -102,21 +135,28 @@ pub(crate) async fn list(
         found.dedup_by(|one, other| one.key == other.key);
         found.truncate(most);
     }
-    with_frames(tx, found).await
+    Ok(found)
+}
+
+impl PayloadKey {
+    /// Where the records of a run end.
+    fn last_of(run: RunId, order: Order) -> Self {
+        let (seq, place) = match order {
+            Order::Descending => (0, 0),
+            Order::Ascending => (i64::MAX.unsigned_abs(), i64::MAX.unsigned_abs()),
+        };
+        Self { run, seq, place }
+    }
 }
 
 fn statement(
     path: &Path,
     asked: &Payloads<'_>,
     worst: Option<&PayloadKey>,
-    limit: u32,
+    limit: usize,
 ) -> QueryBuilder<Postgres> {
     let tenant = asked.tenant.as_str();
-    let scope = Scope {
-        tenant,
-        run: "r.run",
-        each: true,
-    };
+    let scope = path.scope(tenant, "r.run");
     let with_run = path.rest.needs_run();
     let mut sql = QueryBuilder::new("select p.* from (select ");
     sql.push(path.driver.distinct());
@@ -127,8 +167,7 @@ fn statement(
     } else {
         sql.push(path.driver.run()).push(" as run");
     }
-    path.driver.push(&mut sql, tenant, with_run);
-    path.bounds.push(&mut sql, path.driver.run());
+    path.driver.push(&mut sql, tenant, path.bounds, with_run);
     let runs = |sql: &mut QueryBuilder<Postgres>, sign: &'static str, run: &RunId| {
         sql.push(" and ").push(path.driver.run());
         sql.push(sign.trim_end())
@@ -161,7 +200,7 @@ fn statement(
     sql.push(format!(
         " order by r.found{word}, p.seq{word}, p.place{word} limit "
     ));
-    sql.push_bind(i64::from(limit));
+    sql.push_bind(i64::try_from(limit).unwrap_or(i64::MAX));
     sql
 }
 

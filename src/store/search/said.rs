@@ -90,10 +90,8 @@ impl Said {
         test: Option<(Comparison, &[Value])>,
     ) {
         sql.push("(");
-        // What names a value is looked for row by row. `offset 0` keeps the planner from turning one look at an index into a
-        // join with all runs that have it. Else the runs are listed once, since the indexes have the value before the run.
-        let each = scope.each && matches!(test, Some((Comparison::Equal, _)));
-        if each {
+        // `offset 0` keeps the planner from turning one look at an index into a join with all runs that have it.
+        if scope.each {
             sql.push("exists (select");
         } else {
             sql.push(scope.run).push(" in (select s.run");
@@ -101,7 +99,7 @@ impl Said {
         // Another name than that of what leads to the runs, which the test may be about.
         self.push(sql, "s", scope.tenant, false);
         self.push_values(sql, test);
-        if each {
+        if scope.each {
             sql.push(" and s.run = ").push(scope.run).push(" offset 0");
         }
         sql.push(")");
