@@ -62,6 +62,24 @@ struct Ahead {
     nth: Option<Uuid>,
 }
 
+/// What leads to the runs of a branch in a piece.
+struct Lead<'b> {
+    branch: &'b Branch,
+    bounds: Bounds,
+    /// The place of what leads among the branch's ways.
+    way: usize,
+    /// Of each of these.
+    ahead: Vec<Ahead>,
+}
+
+/// How long a piece is, as far as that is known.
+#[derive(Clone, Copy)]
+struct Stretch {
+    millis: Option<u64>,
+    /// Entries that were counted of each way.
+    sample: u64,
+}
+
 impl<'a> Search<'a> {
     pub(super) async fn new(
         tx: &mut Tx,
@@ -128,25 +146,21 @@ impl<'a> Search<'a> {
             asked.collect::<Vec<_>>()
         });
         let sample = size.min(self.sample);
-        let mut ahead = self
-            .ahead(tx, &asked.collect::<Vec<_>>(), sample)
-            .await?
-            .into_iter();
+        // All runs come last: by these it is known how many of one way are those of another one too.
+        let asked: Vec<_> = asked.chain([(Driver::Walk, ids)]).collect();
+        let mut ahead = self.ahead(tx, &asked, sample).await?;
+        let all = ahead.pop();
+        let mut ahead = ahead.into_iter();
         let mut leads = Vec::new();
         for (branch, bounds) in branches {
             let ahead: Vec<Ahead> = ahead.by_ref().take(branch.ways()).collect();
             leads.extend(self.lead(branch, bounds, ahead));
         }
-        self.paths(tx, leads, (ids, size, sample)).await
+        self.paths(tx, (leads, all), (ids, size, sample)).await
     }
 
     /// What leads to the runs of a branch, by its place; `None` where nothing does.
-    fn lead<'b>(
-        &self,
-        branch: &'b Branch,
-        bounds: Bounds,
-        ahead: Vec<Ahead>,
-    ) -> Option<(&'b Branch, Bounds, usize, Vec<Ahead>)> {
+    fn lead<'b>(&self, branch: &'b Branch, bounds: Bounds, ahead: Vec<Ahead>) -> Option<Lead<'b>> {
         let leading = &ahead[..branch.offered.len().max(1)];
         if leading.iter().any(|one| one.first.is_none()) {
             return None;
@@ -162,23 +176,23 @@ impl<'a> Search<'a> {
             .iter()
             .enumerate()
             .max_by(|(_, one), (_, other)| further(one, other))?;
-        Some((branch, bounds, lead, ahead))
+        Some(Lead {
+            branch,
+            bounds,
+            way: lead,
+            ahead,
+        })
     }
 
     async fn paths(
         &self,
         tx: &mut Tx,
-        leads: Vec<(&Branch, Bounds, usize, Vec<Ahead>)>,
+        (leads, all): (Vec<Lead<'_>>, Option<Ahead>),
         (ids, size, sample): (Bounds, i64, i64),
     ) -> Result<Piece, StoreError> {
-        let mut ends: Vec<Option<Uuid>> = leads
-            .iter()
-            .map(|(.., lead, ahead)| ahead[*lead].nth)
-            .collect();
+        let mut ends: Vec<Option<Uuid>> = leads.iter().map(Lead::nth).collect();
         if size > sample {
-            let asked = leads
-                .iter()
-                .map(|(branch, bounds, lead, _)| (branch.lead(*lead), *bounds));
+            let asked = leads.iter().map(|lead| (lead.driver(), lead.bounds));
             let further = self.ahead(tx, &asked.collect::<Vec<_>>(), size).await?;
             ends = further.into_iter().map(|one| one.nth).collect();
         }
@@ -186,30 +200,18 @@ impl<'a> Search<'a> {
             Order::Descending => ends.max(),
             Order::Ascending => ends.min(),
         };
-        let end = nearest(&mut ends.iter().flatten().copied());
-        let start = nearest(
-            &mut leads
-                .iter()
-                .flat_map(|(.., ahead)| ahead.iter().filter_map(|one| one.first)),
-        );
+        let end = nearest(&mut ends.into_iter().flatten());
+        let firsts = leads.iter().flat_map(|lead| &lead.ahead);
+        let start = nearest(&mut firsts.filter_map(|one| one.first));
         let ids = end.map_or(ids, |end| ids.up_to(end, self.order));
-        let length = start.zip(end).map(|(start, end)| start.millis_to(end));
-        let path = |(branch, bounds, lead, ahead): (&Branch, Bounds, usize, Vec<Ahead>)| {
-            let bounds = bounds.within(ids)?;
-            let mut path = branch.path(branch.lead(lead), bounds);
-            let is_close = |one: &Ahead| match (one.first, one.nth, length) {
-                // About so many entries as the stretch is longer than theirs.
-                (Some(first), Some(nth), Some(length)) => {
-                    let times = length / first.millis_to(nth);
-                    times.saturating_mul(sample.unsigned_abs())
-                        > IN_A_ROW.saturating_mul(size.unsigned_abs())
-                }
-                (_, None, _) => false,
-                _ => true,
-            };
-            let ways = ahead.iter().enumerate();
-            let listed = ways.filter(|(way, one)| *way != lead && !is_close(one));
-            path.listed = listed.map(|(way, _)| branch.way(way)).collect();
+        let stretch = Stretch {
+            millis: start.zip(end).map(|(start, end)| start.millis_to(end)),
+            sample: sample.unsigned_abs(),
+        };
+        let all = all.map_or(u64::MAX, |all| stretch.about(&all)).max(1);
+        let path = |lead: Lead<'_>| {
+            let mut path = lead.branch.path(lead.driver(), lead.bounds.within(ids)?);
+            path.listed = lead.listed(stretch, (size.unsigned_abs(), all));
             Some(path)
         };
         Ok(Piece {
@@ -262,6 +264,10 @@ impl Branch {
         }
     }
 
+    fn is_denied(&self, way: usize) -> bool {
+        way >= self.offered.len().max(1)
+    }
+
     fn ways(&self) -> usize {
         self.offered.len().max(1) + self.denied.len()
     }
@@ -287,6 +293,54 @@ impl Branch {
             driver,
             bounds,
             listed: Vec::new(),
+        }
+    }
+}
+
+impl Lead<'_> {
+    fn driver(&self) -> Driver {
+        self.branch.lead(self.way)
+    }
+
+    fn nth(&self) -> Option<Uuid> {
+        self.ahead.get(self.way)?.nth
+    }
+
+    /// What else is read as a list, for so many runs that are looked at, of so many of all: the rarest first, each of which
+    /// leaves fewer runs for the others to be asked of.
+    fn listed(&self, stretch: Stretch, (mut left, all): (u64, u64)) -> Vec<Driver> {
+        let others = self.ahead.iter().enumerate();
+        let others = others.filter(|(way, _)| *way != self.way);
+        let mut others: Vec<(u64, usize)> = others
+            .map(|(way, ahead)| (stretch.about(ahead), way))
+            .collect();
+        others.sort_unstable();
+        let mut listed = Vec::new();
+        for (entries, way) in others {
+            if entries <= IN_A_ROW.saturating_mul(left) {
+                listed.push(self.branch.way(way));
+            }
+            let met = left.saturating_mul(entries.min(all)) / all;
+            left = if self.branch.is_denied(way) {
+                left - met
+            } else {
+                met
+            };
+            left = left.max(1);
+        }
+        listed
+    }
+}
+
+impl Stretch {
+    /// How many entries of an index are in it, about: so many times those that were counted as it is longer than theirs.
+    fn about(&self, ahead: &Ahead) -> u64 {
+        match (ahead.first, ahead.nth, self.millis) {
+            (Some(first), Some(nth), Some(millis)) => {
+                millis.saturating_mul(self.sample) / first.millis_to(nth)
+            }
+            (_, None, _) => self.sample,
+            _ => u64::MAX,
         }
     }
 }
