@@ -72,7 +72,7 @@ struct Lead<'b> {
     ahead: Vec<Ahead>,
 }
 
-/// How long a piece is, as far as that is known.
+/// How long a piece is; unknown where it has no runs.
 #[derive(Clone, Copy)]
 struct Stretch {
     millis: Option<u64>,
@@ -133,7 +133,10 @@ impl<'a> Search<'a> {
         let branches = self.branches.iter();
         let branches = branches.filter_map(|one| Some((one, one.bounds.within(ids)?)));
         let branches: Vec<(&Branch, Bounds)> = branches.collect();
-        if self.of_runs && branches.iter().all(|(branch, _)| branch.is_direct()) {
+        let is_direct = |branches: &[(&Branch, Bounds)]| {
+            self.of_runs && branches.iter().all(|(branch, _)| branch.is_direct())
+        };
+        if branches.is_empty() || is_direct(&branches) {
             let path = |(branch, bounds): (&Branch, Bounds)| branch.path(branch.lead(0), bounds);
             return Ok(Piece {
                 paths: branches.into_iter().map(path).collect(),
@@ -148,7 +151,7 @@ impl<'a> Search<'a> {
         let sample = size.min(self.sample);
         // All runs come last: by these it is known how many of one way are those of another one too.
         let asked: Vec<_> = asked.chain([(Driver::Walk, ids)]).collect();
-        let mut ahead = self.ahead(tx, &asked, sample).await?;
+        let mut ahead = self.ahead(tx, &asked, (sample, self.order)).await?;
         let all = ahead.pop();
         let mut ahead = ahead.into_iter();
         let mut leads = Vec::new();
@@ -190,22 +193,27 @@ impl<'a> Search<'a> {
         (leads, all): (Vec<Lead<'_>>, Option<Ahead>),
         (ids, size, sample): (Bounds, i64, i64),
     ) -> Result<Piece, StoreError> {
+        let drivers = leads.iter().map(|lead| (lead.driver(), lead.bounds));
+        let drivers: Vec<_> = drivers.collect();
         let mut ends: Vec<Option<Uuid>> = leads.iter().map(Lead::nth).collect();
         if size > sample {
-            let asked = leads.iter().map(|lead| (lead.driver(), lead.bounds));
-            let further = self.ahead(tx, &asked.collect::<Vec<_>>(), size).await?;
+            let further = self.ahead(tx, &drivers, (size, self.order)).await?;
             ends = further.into_iter().map(|one| one.nth).collect();
         }
-        let nearest = |ends: &mut dyn Iterator<Item = Uuid>| match self.order {
-            Order::Descending => ends.max(),
-            Order::Ascending => ends.min(),
+        let end = nearest(ends.into_iter().flatten(), self.order);
+        let last = match end {
+            Some(end) => Some(end),
+            None => {
+                let back = self.order.reversed();
+                let lasts = self.ahead(tx, &drivers, (1, back)).await?;
+                nearest(lasts.into_iter().filter_map(|one| one.first), back)
+            }
         };
-        let end = nearest(&mut ends.into_iter().flatten());
         let firsts = leads.iter().flat_map(|lead| &lead.ahead);
-        let start = nearest(&mut firsts.filter_map(|one| one.first));
+        let start = nearest(firsts.filter_map(|one| one.first), self.order);
         let ids = end.map_or(ids, |end| ids.up_to(end, self.order));
         let stretch = Stretch {
-            millis: start.zip(end).map(|(start, end)| start.millis_to(end)),
+            millis: start.zip(last).map(|(start, last)| start.millis_to(last)),
             sample: sample.unsigned_abs(),
         };
         let all = all.map_or(u64::MAX, |all| stretch.about(&all)).max(1);
@@ -220,12 +228,12 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// The first of the next entries of each, and the last of so many.
+    /// The first of the next entries of each in an order, and the last of so many.
     async fn ahead(
         &self,
         tx: &mut Tx,
         asked: &[(Driver, Bounds)],
-        count: i64,
+        (count, order): (i64, Order),
     ) -> Result<Vec<Ahead>, StoreError> {
         if asked.is_empty() {
             return Ok(Vec::new());
@@ -234,7 +242,7 @@ impl<'a> Search<'a> {
         for (place, (driver, bounds)) in asked.iter().enumerate() {
             for (which, offset) in [0, count - 1].into_iter().enumerate() {
                 sql.push(if place + which == 0 { "" } else { ", " });
-                let within = (*bounds, self.order);
+                let within = (*bounds, order);
                 driver.push_nth(&mut sql, self.tenant, within, offset);
             }
         }
@@ -342,6 +350,14 @@ impl Stretch {
             (_, None, _) => self.sample,
             _ => u64::MAX,
         }
+    }
+}
+
+/// The first of some ids in an order.
+fn nearest(ids: impl Iterator<Item = Uuid>, order: Order) -> Option<Uuid> {
+    match order {
+        Order::Descending => ids.max(),
+        Order::Ascending => ids.min(),
     }
 }
 
