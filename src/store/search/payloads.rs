@@ -87,9 +87,13 @@ pub(crate) async fn list(
     let mut pace = Pace::new(effort);
     let bounds = (Bounds::ALL, order, false);
     let search = Search::new(tx, tenant, &condition, bounds, pace.size()).await?;
-    // The run of the last record may have more of them.
-    let mut ids = match asked.after.map(|after| Uuid::from(&after.run)) {
-        Some(run) => Some(Bounds::from(run, order)),
+    let mut ids = match asked.after {
+        // A look that ended with a run goes on behind it: else one that takes a run at a time would never come further.
+        Some(after) if *after == PayloadKey::last_of(after.run.clone(), order) => {
+            Bounds::ALL.behind(Uuid::from(&after.run), order)
+        }
+        // The run of the last record may have more of them.
+        Some(after) => Some(Bounds::from(Uuid::from(&after.run), order)),
         None => Some(Bounds::ALL),
     };
     let most = usize::try_from(limit).unwrap_or(usize::MAX);

@@ -72,10 +72,10 @@ struct Lead<'b> {
     ahead: Vec<Ahead>,
 }
 
-/// How long a piece is; unknown where it has no runs.
+/// Where a piece ends; unknown where it has no runs.
 #[derive(Clone, Copy)]
 struct Stretch {
-    millis: Option<u64>,
+    last: Option<Uuid>,
     /// Entries that were counted of each way.
     sample: u64,
 }
@@ -89,13 +89,15 @@ impl<'a> Search<'a> {
         sample: i64,
     ) -> Result<Self, StoreError> {
         let mut found = Vec::new();
-        for tests in branches(condition) {
+        let branches = branches(condition);
+        let is_alone = branches.len() == 1;
+        for tests in branches {
             let bounds = bounds.narrowed(&tests);
             if bounds.first > bounds.last {
                 continue;
             }
             let offered = offered(tx, tenant, &tests, bounds).await?;
-            if offered.is_empty() && bounds == Bounds::ALL {
+            if offered.is_empty() && bounds == Bounds::ALL && !is_alone {
                 // All runs are looked at for this one: then once, for all of the condition.
                 let (tests, denied) = (vec![condition.clone()], Vec::new());
                 found = vec![Branch {
@@ -209,11 +211,9 @@ impl<'a> Search<'a> {
                 nearest(lasts.into_iter().filter_map(|one| one.first), back)
             }
         };
-        let firsts = leads.iter().flat_map(|lead| &lead.ahead);
-        let start = nearest(firsts.filter_map(|one| one.first), self.order);
         let ids = end.map_or(ids, |end| ids.up_to(end, self.order));
         let stretch = Stretch {
-            millis: start.zip(last).map(|(start, last)| start.millis_to(last)),
+            last,
             sample: sample.unsigned_abs(),
         };
         let all = all.map_or(u64::MAX, |all| stretch.about(&all)).max(1);
@@ -315,8 +315,10 @@ impl Lead<'_> {
     }
 
     /// What else is read as a list, for so many runs that are looked at, of so many of all: the rarest first, each of which
-    /// leaves fewer runs for the others to be asked of.
-    fn listed(&self, stretch: Stretch, (mut left, all): (u64, u64)) -> Vec<Driver> {
+    /// leaves fewer runs for the others to be asked of. What is denied may leave all of them, whatever is known of how they
+    /// meet.
+    fn listed(&self, stretch: Stretch, (size, all): (u64, u64)) -> Vec<Driver> {
+        let mut left = size;
         let others = self.ahead.iter().enumerate();
         let others = others.filter(|(way, _)| *way != self.way);
         let mut others: Vec<(u64, usize)> = others
@@ -325,27 +327,25 @@ impl Lead<'_> {
         others.sort_unstable();
         let mut listed = Vec::new();
         for (entries, way) in others {
-            if entries <= IN_A_ROW.saturating_mul(left) {
+            let is_denied = self.branch.is_denied(way);
+            if entries <= IN_A_ROW.saturating_mul(if is_denied { size } else { left }) {
                 listed.push(self.branch.way(way));
             }
-            let met = left.saturating_mul(entries.min(all)) / all;
-            left = if self.branch.is_denied(way) {
-                left - met
-            } else {
-                met
-            };
-            left = left.max(1);
+            if !is_denied {
+                left = (left.saturating_mul(entries.min(all)) / all).max(1);
+            }
         }
         listed
     }
 }
 
 impl Stretch {
-    /// How many entries of an index are in it, about: so many times those that were counted as it is longer than theirs.
+    /// How many entries of an index are in it, about: so many times those that were counted as it is longer than theirs, from
+    /// the first of them on. Before that there are none, however long it is.
     fn about(&self, ahead: &Ahead) -> u64 {
-        match (ahead.first, ahead.nth, self.millis) {
-            (Some(first), Some(nth), Some(millis)) => {
-                millis.saturating_mul(self.sample) / first.millis_to(nth)
+        match (ahead.first, ahead.nth, self.last) {
+            (Some(first), Some(nth), Some(last)) => {
+                first.millis_to(last).saturating_mul(self.sample) / first.millis_to(nth)
             }
             (_, None, _) => self.sample,
             _ => u64::MAX,
