@@ -8,7 +8,7 @@ const SMALLER: u32 = 25;
 /// So many frames a second have it rest for as long as it worked; more of them longer, and fewer shorter.
 const AS_LONG: f64 = 1_000.0;
 /// How many times as long as it worked it rests at most.
-const MOST_REST: f64 = 4.0;
+const MOST_REST: f64 = 8.0;
 /// How long a round goes on at most, but for the page that it is at: other erasures of the tenant wait for its end.
 const ROUND: Duration = Duration::from_secs(10);
 /// How many frames an opening, a seal or a reading counts for: it waits for the tenant's lock, as the sweeper does.
@@ -124,11 +124,11 @@ mod tests {
             (0, 1_000, 0, 100, 0, false),
             (0, 1_000, 5, 100, 5, false),
             (0, 1_000, 100, 100, 100, true),
-            (0, 40, 200, 10, 40, true),
+            (0, 40, 200, 10, 80, true),
             (0, 40, 2, 10, 2, true),
             (1_000, 40, 0, 10, 30, true),
             (1_000, 40, 20, 10, 30, true),
-            (1_000, 40, 80, 10, 40, true),
+            (1_000, 40, 80, 10, 80, true),
             (9_000, 1_000, 0, 100, 11, false),
             (u64::MAX, 1_000, 0, 100, 0, false),
             (0, 0, u64::MAX, 0, 0, true),
