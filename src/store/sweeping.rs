@@ -123,6 +123,7 @@ pub(crate) async fn outdated(
     version: u64,
     limit: u32,
 ) -> Result<Vec<(RunId, i16)>, StoreError> {
+    along(tx, true).await?;
     let rows: Vec<(Uuid, i16)> = sqlx::query_as(
         "select run, done from run_retention where tenant = $1 and version < $2 order by version limit $3",
     )
@@ -131,6 +132,7 @@ pub(crate) async fn outdated(
     .bind(i64::from(limit))
     .fetch_all(&mut **tx)
     .await?;
+    along(tx, false).await?;
     Ok(with_done(rows))
 }
 
@@ -150,19 +152,21 @@ pub(crate) async fn to_look_at(
     (from, now): (Option<Timestamp>, Timestamp),
     limit: u32,
 ) -> Result<Vec<Listed>, StoreError> {
+    along(tx, true).await?;
     // `from` saves reading what this round has done: it is in the index until somebody cleans up. `infinity` is what the index
     // leaves out.
     let rows: Vec<(Uuid, i16, bool, Time)> = sqlx::query_as(
         "select run, done, due <= $2, look_at from run_retention
-         where tenant = $1 and look_at <= $2 and look_at < 'infinity' and look_at >= coalesce($4, '-infinity')
+         where tenant = $1 and look_at <= $2 and look_at < 'infinity' and look_at >= $4
          order by look_at limit $3",
     )
     .bind(tenant.as_str())
     .bind(Time(now))
     .bind(i64::from(limit))
-    .bind(from.map(Time))
+    .bind(from.or(Timestamp::from_micros(0)).map(Time))
     .fetch_all(&mut **tx)
     .await?;
+    along(tx, false).await?;
     let read = |(run, done, is_due, look_at): (Uuid, i16, bool, Time)| Listed {
         run: run.into(),
         done,
@@ -170,6 +174,16 @@ pub(crate) async fn to_look_at(
         look_at: look_at.0,
     };
     Ok(rows.into_iter().map(read).collect())
+}
+
+/// Has the next statement read along an index, in its order, or ends that: of a list that PostgreSQL has no statistics of yet it
+/// would sort all that is overdue, for each page anew.
+async fn along(tx: &mut Tx, is_so: bool) -> Result<(), StoreError> {
+    sqlx::query("select set_config(name, $1, true) from unnest(array['enable_bitmapscan', 'enable_sort']) as name")
+        .bind(if is_so { "off" } else { "on" })
+        .execute(&mut **tx)
+        .await?;
+    Ok(())
 }
 
 fn with_done(rows: Vec<(Uuid, i16)>) -> Vec<(RunId, i16)> {
