@@ -205,12 +205,8 @@ fn statement(
     if let Some(from) = from {
         beyond(&mut sql, asked.order.behind(), from);
     }
-    let before = match asked.order {
-        Order::Descending => Order::Ascending,
-        Order::Ascending => Order::Descending,
-    };
     if let Some(end) = worst.or(end) {
-        beyond(&mut sql, before.behind(), end);
+        beyond(&mut sql, asked.order.reversed().behind(), end);
     }
     let word = asked.order.word();
     match way.is_of_one_run() {

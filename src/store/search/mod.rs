@@ -62,6 +62,14 @@ impl Order {
         }
     }
 
+    /// The other one.
+    fn reversed(self) -> Self {
+        match self {
+            Self::Descending => Self::Ascending,
+            Self::Ascending => Self::Descending,
+        }
+    }
+
     /// The sign between a row behind another one and that.
     fn behind(self) -> &'static str {
         match self {

@@ -16,7 +16,7 @@ impl Default for Effort {
     fn default() -> Self {
         Self {
             first: 512,
-            patience: Duration::from_millis(20),
+            patience: Duration::from_millis(25),
         }
     }
 }
@@ -66,8 +66,8 @@ impl Pace {
         let (took, left) = (now - self.begun, self.end.saturating_duration_since(now));
         self.begun = now;
         let fits = left.as_micros().saturating_mul(4) / took.as_micros().max(1);
-        // In quarters of the last one; four times as large at most, and none of less than one.
-        let quarters = i64::try_from(fits.min(16)).unwrap_or(16);
+        // In quarters of the last one; twice as large at most, since what it reads may not be at hand as it was for the last.
+        let quarters = i64::try_from(fits.min(8)).unwrap_or(8);
         self.size = self.size.saturating_mul(quarters) / 4;
         quarters > 0 && self.size > 0
     }

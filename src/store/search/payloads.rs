@@ -174,10 +174,7 @@ fn statement(
             .push("= ")
             .push_bind(Uuid::from(run));
     };
-    let back = match asked.order {
-        Order::Descending => Order::Ascending,
-        Order::Ascending => Order::Descending,
-    };
+    let back = asked.order.reversed();
     if let Some(after) = asked.after {
         runs(&mut sql, asked.order.behind(), &after.run);
     }

@@ -62,6 +62,24 @@ struct Ahead {
     nth: Option<Uuid>,
 }
 
+/// What leads to the runs of a branch in a piece.
+struct Lead<'b> {
+    branch: &'b Branch,
+    bounds: Bounds,
+    /// The place of what leads among the branch's ways.
+    way: usize,
+    /// Of each of these.
+    ahead: Vec<Ahead>,
+}
+
+/// How long a piece is; unknown where it has no runs.
+#[derive(Clone, Copy)]
+struct Stretch {
+    millis: Option<u64>,
+    /// Entries that were counted of each way.
+    sample: u64,
+}
+
 impl<'a> Search<'a> {
     pub(super) async fn new(
         tx: &mut Tx,
@@ -115,7 +133,10 @@ impl<'a> Search<'a> {
         let branches = self.branches.iter();
         let branches = branches.filter_map(|one| Some((one, one.bounds.within(ids)?)));
         let branches: Vec<(&Branch, Bounds)> = branches.collect();
-        if self.of_runs && branches.iter().all(|(branch, _)| branch.is_direct()) {
+        let is_direct = |branches: &[(&Branch, Bounds)]| {
+            self.of_runs && branches.iter().all(|(branch, _)| branch.is_direct())
+        };
+        if branches.is_empty() || is_direct(&branches) {
             let path = |(branch, bounds): (&Branch, Bounds)| branch.path(branch.lead(0), bounds);
             return Ok(Piece {
                 paths: branches.into_iter().map(path).collect(),
@@ -128,25 +149,21 @@ impl<'a> Search<'a> {
             asked.collect::<Vec<_>>()
         });
         let sample = size.min(self.sample);
-        let mut ahead = self
-            .ahead(tx, &asked.collect::<Vec<_>>(), sample)
-            .await?
-            .into_iter();
+        // All runs come last: by these it is known how many of one way are those of another one too.
+        let asked: Vec<_> = asked.chain([(Driver::Walk, ids)]).collect();
+        let mut ahead = self.ahead(tx, &asked, (sample, self.order)).await?;
+        let all = ahead.pop();
+        let mut ahead = ahead.into_iter();
         let mut leads = Vec::new();
         for (branch, bounds) in branches {
             let ahead: Vec<Ahead> = ahead.by_ref().take(branch.ways()).collect();
             leads.extend(self.lead(branch, bounds, ahead));
         }
-        self.paths(tx, leads, (ids, size, sample)).await
+        self.paths(tx, (leads, all), (ids, size, sample)).await
     }
 
     /// What leads to the runs of a branch, by its place; `None` where nothing does.
-    fn lead<'b>(
-        &self,
-        branch: &'b Branch,
-        bounds: Bounds,
-        ahead: Vec<Ahead>,
-    ) -> Option<(&'b Branch, Bounds, usize, Vec<Ahead>)> {
+    fn lead<'b>(&self, branch: &'b Branch, bounds: Bounds, ahead: Vec<Ahead>) -> Option<Lead<'b>> {
         let leading = &ahead[..branch.offered.len().max(1)];
         if leading.iter().any(|one| one.first.is_none()) {
             return None;
@@ -162,54 +179,47 @@ impl<'a> Search<'a> {
             .iter()
             .enumerate()
             .max_by(|(_, one), (_, other)| further(one, other))?;
-        Some((branch, bounds, lead, ahead))
+        Some(Lead {
+            branch,
+            bounds,
+            way: lead,
+            ahead,
+        })
     }
 
     async fn paths(
         &self,
         tx: &mut Tx,
-        leads: Vec<(&Branch, Bounds, usize, Vec<Ahead>)>,
+        (leads, all): (Vec<Lead<'_>>, Option<Ahead>),
         (ids, size, sample): (Bounds, i64, i64),
     ) -> Result<Piece, StoreError> {
-        let mut ends: Vec<Option<Uuid>> = leads
-            .iter()
-            .map(|(.., lead, ahead)| ahead[*lead].nth)
-            .collect();
+        let drivers = leads.iter().map(|lead| (lead.driver(), lead.bounds));
+        let drivers: Vec<_> = drivers.collect();
+        let mut ends: Vec<Option<Uuid>> = leads.iter().map(Lead::nth).collect();
         if size > sample {
-            let asked = leads
-                .iter()
-                .map(|(branch, bounds, lead, _)| (branch.lead(*lead), *bounds));
-            let further = self.ahead(tx, &asked.collect::<Vec<_>>(), size).await?;
+            let further = self.ahead(tx, &drivers, (size, self.order)).await?;
             ends = further.into_iter().map(|one| one.nth).collect();
         }
-        let nearest = |ends: &mut dyn Iterator<Item = Uuid>| match self.order {
-            Order::Descending => ends.max(),
-            Order::Ascending => ends.min(),
+        let end = nearest(ends.into_iter().flatten(), self.order);
+        let last = match end {
+            Some(end) => Some(end),
+            None => {
+                let back = self.order.reversed();
+                let lasts = self.ahead(tx, &drivers, (1, back)).await?;
+                nearest(lasts.into_iter().filter_map(|one| one.first), back)
+            }
         };
-        let end = nearest(&mut ends.iter().flatten().copied());
-        let start = nearest(
-            &mut leads
-                .iter()
-                .flat_map(|(.., ahead)| ahead.iter().filter_map(|one| one.first)),
-        );
+        let firsts = leads.iter().flat_map(|lead| &lead.ahead);
+        let start = nearest(firsts.filter_map(|one| one.first), self.order);
         let ids = end.map_or(ids, |end| ids.up_to(end, self.order));
-        let length = start.zip(end).map(|(start, end)| start.millis_to(end));
-        let path = |(branch, bounds, lead, ahead): (&Branch, Bounds, usize, Vec<Ahead>)| {
-            let bounds = bounds.within(ids)?;
-            let mut path = branch.path(branch.lead(lead), bounds);
-            let is_close = |one: &Ahead| match (one.first, one.nth, length) {
-                // About so many entries as the stretch is longer than theirs.
-                (Some(first), Some(nth), Some(length)) => {
-                    let times = length / first.millis_to(nth);
-                    times.saturating_mul(sample.unsigned_abs())
-                        > IN_A_ROW.saturating_mul(size.unsigned_abs())
-                }
-                (_, None, _) => false,
-                _ => true,
-            };
-            let ways = ahead.iter().enumerate();
-            let listed = ways.filter(|(way, one)| *way != lead && !is_close(one));
-            path.listed = listed.map(|(way, _)| branch.way(way)).collect();
+        let stretch = Stretch {
+            millis: start.zip(last).map(|(start, last)| start.millis_to(last)),
+            sample: sample.unsigned_abs(),
+        };
+        let all = all.map_or(u64::MAX, |all| stretch.about(&all)).max(1);
+        let path = |lead: Lead<'_>| {
+            let mut path = lead.branch.path(lead.driver(), lead.bounds.within(ids)?);
+            path.listed = lead.listed(stretch, (size.unsigned_abs(), all));
             Some(path)
         };
         Ok(Piece {
@@ -218,12 +228,12 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// The first of the next entries of each, and the last of so many.
+    /// The first of the next entries of each in an order, and the last of so many.
     async fn ahead(
         &self,
         tx: &mut Tx,
         asked: &[(Driver, Bounds)],
-        count: i64,
+        (count, order): (i64, Order),
     ) -> Result<Vec<Ahead>, StoreError> {
         if asked.is_empty() {
             return Ok(Vec::new());
@@ -232,7 +242,7 @@ impl<'a> Search<'a> {
         for (place, (driver, bounds)) in asked.iter().enumerate() {
             for (which, offset) in [0, count - 1].into_iter().enumerate() {
                 sql.push(if place + which == 0 { "" } else { ", " });
-                let within = (*bounds, self.order);
+                let within = (*bounds, order);
                 driver.push_nth(&mut sql, self.tenant, within, offset);
             }
         }
@@ -262,6 +272,10 @@ impl Branch {
         }
     }
 
+    fn is_denied(&self, way: usize) -> bool {
+        way >= self.offered.len().max(1)
+    }
+
     fn ways(&self) -> usize {
         self.offered.len().max(1) + self.denied.len()
     }
@@ -288,6 +302,62 @@ impl Branch {
             bounds,
             listed: Vec::new(),
         }
+    }
+}
+
+impl Lead<'_> {
+    fn driver(&self) -> Driver {
+        self.branch.lead(self.way)
+    }
+
+    fn nth(&self) -> Option<Uuid> {
+        self.ahead.get(self.way)?.nth
+    }
+
+    /// What else is read as a list, for so many runs that are looked at, of so many of all: the rarest first, each of which
+    /// leaves fewer runs for the others to be asked of.
+    fn listed(&self, stretch: Stretch, (mut left, all): (u64, u64)) -> Vec<Driver> {
+        let others = self.ahead.iter().enumerate();
+        let others = others.filter(|(way, _)| *way != self.way);
+        let mut others: Vec<(u64, usize)> = others
+            .map(|(way, ahead)| (stretch.about(ahead), way))
+            .collect();
+        others.sort_unstable();
+        let mut listed = Vec::new();
+        for (entries, way) in others {
+            if entries <= IN_A_ROW.saturating_mul(left) {
+                listed.push(self.branch.way(way));
+            }
+            let met = left.saturating_mul(entries.min(all)) / all;
+            left = if self.branch.is_denied(way) {
+                left - met
+            } else {
+                met
+            };
+            left = left.max(1);
+        }
+        listed
+    }
+}
+
+impl Stretch {
+    /// How many entries of an index are in it, about: so many times those that were counted as it is longer than theirs.
+    fn about(&self, ahead: &Ahead) -> u64 {
+        match (ahead.first, ahead.nth, self.millis) {
+            (Some(first), Some(nth), Some(millis)) => {
+                millis.saturating_mul(self.sample) / first.millis_to(nth)
+            }
+            (_, None, _) => self.sample,
+            _ => u64::MAX,
+        }
+    }
+}
+
+/// The first of some ids in an order.
+fn nearest(ids: impl Iterator<Item = Uuid>, order: Order) -> Option<Uuid> {
+    match order {
+        Order::Descending => ids.max(),
+        Order::Ascending => ids.min(),
     }
 }
 
