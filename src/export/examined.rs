@@ -34,7 +34,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// What a question may take: about a second of one core.
+    /// What a question may take: some seconds of one core.
     pub(crate) const WHOLE: Self = Self {
         runs: 200,
         bytes: 64 << 20,

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the vectors about entries of a ledger that are younger than the others: flags, queries, and `with` and `reason`.
+"""Writes the vectors about entries of a ledger that are younger than the others: flags, queries, `with`, `reason` and `tiers`.
 
 It shares no code with verify.py, and none with the product. Ed25519 gives the same signature each time, so that it writes the same
 bytes as are there: `git diff` says whether it does. tests/vectors/keys.json says how the test keys are made.
@@ -38,11 +38,11 @@ def main() -> None:
     marks = [envelope(*said) for said in story()]
     archive("ledger/ledger-marks.tar", before + marks)
     by_name = {case["name"]: case["envelope"] for case in cases}
-    for name in ("flag-of-tenant", "query-of-frames", "release-with-nobody", "hold-reason-number"):
+    for name in ("erasure-tiers-one", "flag-of-tenant", "query-of-frames", "release-with-nobody", "hold-reason-number"):
         archive(f"tampered/ledger-{name}.tar", [*before, by_name[name]])
     # Neither a flag nor the release of another's matter ends a hold.
     kept = marks[: len(STORY_UNTIL_RELEASE)]
-    archive("tampered/ledger-erased-under-flag.tar", [*before, *kept, envelope(*erasure(90))])
+    archive("tampered/ledger-erased-under-flag.tar", [*before, *kept, envelope(*erasure(90, tiers=[1, 2]))])
 
 
 # ---- What is said ----------------------------------------------------------------------------------------------
@@ -88,11 +88,11 @@ def hold(second: int = 0, run: str | None = OPEN, subject: Json | None = None, *
     return "hold", leave_out(said), subject or (of_run(run) if run else of_tenant())
 
 
-def erasure(second: int) -> tuple[str, Json, Json]:
+def erasure(second: int = 0, **members: Any) -> tuple[str, Json, Json]:
     """Of the run that had a tier erased before: what it names of the frames stays the same."""
     said = next(said for name, said in map(spoken, ledger_entries()) if name == "erasure")
-    said = {key: value for key, value in said.items() if key not in ("signer", "suite", "tenant")}
-    return "erasure", said | {"at": time(second), "tier": 2, "reason": "window"}, of_run(said["run"])
+    said = {key: value for key, value in said.items() if key not in ("signer", "suite", "tenant", "tier")}
+    return "erasure", leave_out(said | {"at": time(second), "reason": "window"} | members), of_run(said["run"])
 
 
 def leave_out(said: Json) -> Json:
@@ -153,6 +153,17 @@ def invalid() -> Any:
     yield "release-with-type-other", *hold(action="released", **{"with": {**COUNSEL, "type": "lawyer"}})
     yield "release-with-more", *hold(action="released", **{"with": {**COUNSEL, "name": "C."}})
     yield "release-with-two", *hold(action="released", **{"with": [KEEPER, COUNSEL]})
+    yield "erasure-of-nothing", *erasure()
+    yield "erasure-tiers-empty", *erasure(tiers=[])
+    yield "erasure-tiers-one", *erasure(tiers=[2])
+    yield "erasure-tiers-descending", *erasure(tiers=[2, 1])
+    yield "erasure-tiers-twice", *erasure(tiers=[1, 1, 2])
+    yield "erasure-tiers-fourth", *erasure(tiers=[1, 4])
+    yield "erasure-tiers-negative", *erasure(tiers=[-1, 2])
+    yield "erasure-tiers-words", *erasure(tiers=["1", "2"])
+    yield "erasure-tiers-null", *erasure(tier=2, tiers=None)
+    yield "erasure-tier-and-tiers", *erasure(tier=1, tiers=[1, 2])
+    yield "erasure-tiers-and-commits", *erasure(tiers=[1, 2], commits=[digest("a payload")])
 
 
 STORY_UNTIL_RELEASE = [
@@ -166,7 +177,7 @@ STORY_UNTIL_RELEASE = [
 def story() -> list[tuple[str, Json, Json]]:
     """A hold that two people release, with flags and questions in between, and what may be erased after it."""
     released = hold(5, run=HELD, action="released", **{"with": COUNSEL})
-    return [*STORY_UNTIL_RELEASE, flag(4, run=SEALED), released, query(6, resource="frames"), erasure(90)]
+    return [*STORY_UNTIL_RELEASE, flag(4, run=SEALED), released, query(6, resource="frames"), erasure(90, tiers=[1, 2])]
 
 
 # ---- How it is written -----------------------------------------------------------------------------------------
