@@ -75,6 +75,10 @@ impl Recorder {
         };
         let stored = rows.iter().filter(|row| row.state == STORED);
         let runs: BTreeSet<RunId> = stored.map(|row| row.key.run.clone()).collect();
+        if runs.is_empty() {
+            let rows = Rows::PayloadRecords(rows);
+            return Ok(Page { rows, next });
+        }
         let (recorder, tenant) = (self.clone(), caller.tenant.clone());
         let work = async move {
             let mut tx = recorder.store().snapshot(&tenant).await?;
