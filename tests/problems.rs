@@ -78,11 +78,15 @@ fn words_of(source: &str) -> Vec<String> {
 
 fn sources() -> Codes {
     let mut codes = Codes::new();
-    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/http")).unwrap() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/http");
+    let folders = [folder.clone(), folder.join("problem")];
+    let entries = folders.iter().flat_map(|one| fs::read_dir(one).unwrap());
+    for entry in entries {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            // Its pages give no codes.
-            assert!(path.ends_with("report"), "{path:?} is not looked at");
+            // The pages of reports give no codes.
+            let is_known = folders.contains(&path) || path.ends_with("report");
+            assert!(is_known, "{path:?} is not looked at");
             continue;
         }
         // The words of figures look like codes.
