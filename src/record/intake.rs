@@ -21,12 +21,12 @@ pub const RESERVED_KEY: &str = "onrecord/";
 /// Suffix of the key of a result that was posted with its call.
 pub const RESULT_KEY: &str = "/result";
 
-/// Media type of a payload that is sent as `json`, unless it says another.
 /// Subjects of a payload, and characters of the id of one.
 const SUBJECTS: usize = 16;
 const SUBJECT_CHARS: usize = 200;
 /// The tier of a payload whose writer named none, and that is of no class of the tenant's.
 const STANDARD_TIER: u8 = 2;
+/// Media type of a payload that is sent as `json`, unless it says another.
 const JSON: &str = "application/json";
 
 /// Wrappers around the deepest part of a request: the object, `payloads`, a payload; or `result` too.
