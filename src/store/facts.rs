@@ -96,3 +96,15 @@ pub(crate) fn kind_no(kind: Kind) -> i16 {
     let found = (1..).zip(KINDS).find(|(_, one)| *one == kind);
     found.map_or(0, |(no, _)| no)
 }
+
+/// The kind of a `frames.kind_no`; none of a number that is none's.
+pub(crate) fn kind_of(number: i16) -> Option<Kind> {
+    let place = usize::try_from(number).ok()?.checked_sub(1)?;
+    KINDS.get(place).copied()
+}
+
+/// The verdict of a `frames.verdict`; none of a number that is none's.
+pub(crate) fn verdict_of(number: i16) -> Option<Verdict> {
+    let mut all = Verdict::ALL.into_iter();
+    all.find(|verdict| verdict_no(*verdict) == number)
+}

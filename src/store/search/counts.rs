@@ -11,11 +11,10 @@ use super::payloads::push_records;
 use super::resolve::resolved;
 use super::said::Said;
 use super::ways::{Way, ways_to_count};
-use crate::store::facts::{KINDS, verdict_no};
+use crate::store::facts::{kind_no, kind_of, verdict_of};
 use crate::store::search::branch::branches;
 use crate::store::time::Time;
 use crate::store::{StoreError, Tx, unsigned};
-use onrecord_core::facts::Verdict;
 use onrecord_core::frame::Kind;
 use onrecord_core::id::TenantId;
 use onrecord_core::timestamp::Timestamp;
@@ -221,13 +220,11 @@ fn key(by: By, place: usize, (of, kind): (Of, Option<Kind>), scope: Scope<'_>) -
             format!("{}::text", field.source.expression(scope))
         }
         (Source::Said(_), _) => format!("g{place}.value"),
-        (Source::Kind, Some(kind)) => format!("'{}'::text", super::kinds::kind_no(kind)),
+        (Source::Kind, Some(kind)) => format!("'{}'::text", kind_no(kind)),
         (Source::Kind, None) => "f.kind_no::text".to_owned(),
         (Source::Name(kinds), Some(kind)) if kinds.contains(&kind) => "f.name".to_owned(),
         (Source::Name(kinds), None) => {
-            let numbers = kinds
-                .iter()
-                .map(|kind| super::kinds::kind_no(*kind).to_string());
+            let numbers = kinds.iter().map(|kind| kind_no(*kind).to_string());
             let numbers: Vec<String> = numbers.collect();
             format!(
                 "case when f.kind_no in ({}) then f.name end",
@@ -248,16 +245,8 @@ fn key(by: By, place: usize, (of, kind): (Of, Option<Kind>), scope: Scope<'_>) -
 fn word(field: &Field, text: Option<String>) -> Option<String> {
     let number = || text.as_deref()?.parse::<i16>().ok();
     match field.source {
-        Source::Kind => {
-            let place = usize::try_from(number()?).ok()?.checked_sub(1)?;
-            KINDS.get(place).map(|kind| kind.as_str().to_owned())
-        }
-        Source::Verdict => {
-            let number = number()?;
-            let mut all = Verdict::ALL.into_iter();
-            all.find(|verdict| verdict_no(*verdict) == number)
-                .map(|verdict| verdict.as_str().to_owned())
-        }
+        Source::Kind => kind_of(number()?).map(|kind| kind.as_str().to_owned()),
+        Source::Verdict => verdict_of(number()?).map(|verdict| verdict.as_str().to_owned()),
         _ => text,
     }
 }

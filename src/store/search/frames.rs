@@ -9,7 +9,7 @@ use super::pace::{Effort, Found, Pace};
 use super::resolve::resolved;
 use super::ways::{Way, ways};
 use super::{Order, of_runs, row_by_row};
-use crate::store::facts::KINDS;
+use crate::store::facts::{kind_of, verdict_of};
 use crate::store::id::Uuid;
 use crate::store::time::Time;
 use crate::store::{StoreError, Tx, contradiction, signed, unsigned};
@@ -236,19 +236,11 @@ fn read(row: &PgRow) -> Result<FrameRow, StoreError> {
             .transpose()
     };
     let run: RunId = row.try_get::<Uuid, _>("run")?.into();
-    let kind: i16 = row.try_get("kind_no")?;
-    let kind = usize::try_from(kind)
-        .ok()
-        .and_then(|kind| KINDS.get(kind.checked_sub(1)?))
-        .copied()
-        .ok_or_else(|| contradiction("frames", "kind_no", &run))?;
+    let kind = kind_of(row.try_get("kind_no")?);
+    let kind = kind.ok_or_else(|| contradiction("frames", "kind_no", &run))?;
     let verdict: Option<i16> = row.try_get("verdict")?;
-    let verdict = verdict.map(|number| {
-        Verdict::ALL
-            .into_iter()
-            .find(|verdict| crate::store::facts::verdict_no(*verdict) == number)
-            .ok_or_else(|| contradiction("frames", "verdict", &run))
-    });
+    let verdict = verdict
+        .map(|number| verdict_of(number).ok_or_else(|| contradiction("frames", "verdict", &run)));
     let turn: Option<i32> = row.try_get("turn")?;
     let turn = turn.map(|turn| unsigned(turn.into(), "frames", "turn"));
     Ok(FrameRow {

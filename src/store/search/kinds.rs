@@ -3,17 +3,9 @@
 use super::branch::{all, any};
 use super::condition::{Comparison, Condition, Value};
 use super::field::{Field, KIND_NO, NAME, Source, VERDICT_NO};
-use crate::store::facts::{KINDS, verdict_no};
+use crate::store::facts::{KINDS, kind_no, verdict_no};
 use onrecord_core::facts::Verdict;
 use onrecord_core::frame::Kind;
-
-/// The number of a kind.
-pub(super) fn kind_no(kind: Kind) -> i16 {
-    let place = KINDS.iter().position(|one| *one == kind);
-    place
-        .and_then(|place| i16::try_from(place + 1).ok())
-        .unwrap_or(0)
-}
 
 /// The condition of frames that are of a kind, without tests of what the kind decides.
 pub(super) fn of_kind(condition: &Condition, kind: Kind) -> Condition {

@@ -6,7 +6,7 @@ use super::pace::{Effort, Found, Pace};
 use super::piece::{Path, Piece, Search};
 use super::resolve::resolved;
 use super::{Order, of_runs, row_by_row};
-use crate::store::facts::KINDS;
+use crate::store::facts::kind_of;
 use crate::store::id::Uuid;
 use crate::store::time::Time;
 use crate::store::{StoreError, Tx, contradiction, hash, signed, unsigned};
@@ -261,9 +261,8 @@ async fn with_frames(
     let mut frames: HashMap<(RunId, u64), (Timestamp, Kind)> = HashMap::new();
     for row in &found {
         let run: RunId = row.try_get::<Uuid, _>("run")?.into();
-        let kind = usize::try_from(row.try_get::<i16, _>("kind_no")?);
-        let kind = kind.ok().and_then(|kind| KINDS.get(kind.checked_sub(1)?));
-        let kind = *kind.ok_or_else(|| contradiction("frames", "kind_no", &run))?;
+        let kind = kind_of(row.try_get("kind_no")?);
+        let kind = kind.ok_or_else(|| contradiction("frames", "kind_no", &run))?;
         let seq = unsigned(row.try_get("seq")?, "frames", "seq")?;
         frames.insert((run, seq), (row.try_get::<Time, _>("at")?.0, kind));
     }
